@@ -1,0 +1,45 @@
+# Every target sets up .venv when it is missing or older than what it is made from.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test check format bench accuracy clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "lmfcn needs Python 3.11 or newer; choose one with make PYTHON=python3.12"; exit 2; }
+	$(PYTHON) -m venv --clear $(VENV)
+	# torch goes first: any other route may pull a build with gigabytes of CUDA libraries.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[report,dev]'
+	@touch $@
+
+demo: $(READY)  ## train on built-in textures and write demo/report.html
+	$(BIN)/lmfcn demo --output demo
+
+test: $(READY)  ## run all tests and the examples in the documentation
+	$(BIN)/python -m pytest
+
+check: $(READY)  ## formatting, lint, types, import directions
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(READY)  ## format and fix what can be fixed by a machine
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## speed, as ratios measured in one run
+	$(BIN)/python benchmarks/speed.py
+
+accuracy: $(READY)  ## test accuracy on striped Gaussians over five seeds
+	$(BIN)/python benchmarks/accuracy.py
+
+clean:  ## remove everything that the other targets made
+	rm -rf $(VENV) demo benchmarks/results .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,29 @@
+"""Large-margin texture classification with small fully convolutional networks.
+
+>>> import lmfcn
+>>> sorted(lmfcn.__all__)
+['LMFCNClassifier', '__version__', 'make_gaussians']
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lmfcn.classifier import LMFCNClassifier
+    from lmfcn.data.synthetic import make_gaussians
+
+__version__ = "0.1.0"
+__all__ = ["LMFCNClassifier", "__version__", "make_gaussians"]
+
+_HOMES = {"LMFCNClassifier": "lmfcn.classifier", "make_gaussians": "lmfcn.data.synthetic"}
+
+
+def __getattr__(name: str) -> Any:
+    # torch and scikit-learn take seconds to import, so they wait until a name is asked for.
+    if name not in _HOMES:
+        raise AttributeError(f"module 'lmfcn' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

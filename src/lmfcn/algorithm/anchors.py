@@ -1,0 +1,92 @@
+"""Step 4: which pairs of images matter. Index arrays only; nothing here carries a gradient.
+
+The paper marks a forbidden pair by a large constant in place of its distance; here a boolean mask says
+which pairs are allowed, and an image with fewer than k allowed anchors gets those it has.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """For each image that moves, its anchors: nearest first.
+
+    Attributes
+    ----------
+    moved : Tensor (m,)
+        Indices of the images that move, ascending.
+    anchor : Tensor (m, k)
+        Indices of their anchors; meaningless where `valid` is false.
+    valid : Tensor (m, k) of bool
+        Which entries of `anchor` are allowed ones.
+    """
+
+    moved: Tensor
+    anchor: Tensor
+    valid: Tensor
+
+    @property
+    def n_without(self) -> int:
+        """Number of moving images for which no anchor is allowed."""
+        return int((~self.valid.any(dim=1)).sum())
+
+    def match(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Find the moving ones among `images` (b,): their places there, and their rows here."""
+        places = torch.isin(images, self.moved).nonzero()[:, 0]
+        return places, torch.searchsorted(self.moved, images[places])
+
+
+def support_anchors(distances: Tensor, labels: Tensor, support: Tensor, settled: Tensor, k: int) -> Anchors:
+    """Type 1, matrix *A*, equations 4 and 5: settled images of the same class.
+
+    An allowed anchor is neither the image itself nor a support vector, has the image's class and is
+    classified correctly: that is, a settled image of the same class.
+    """
+    allowed = _members(labels, settled) & _same_class(labels, support)
+    return _nearest_allowed(distances, support, allowed, k)
+
+
+def correction_anchors(
+    distances: Tensor, labels: Tensor, misclassified: Tensor, support: Tensor, k: int, *, any_class: bool = False
+) -> Anchors:
+    """Type 2, matrix *M*, equations 6 and 7: support vectors that a misclassified image is moved to.
+
+    The text wants it moved to the right side of the boundary, so the support vectors of its own class
+    are used; with `any_class` all of them, as the equation has it.
+    """
+    allowed = _members(labels, support).expand(len(misclassified), -1).clone()
+    if not any_class:
+        allowed &= _same_class(labels, misclassified)
+    allowed[torch.arange(len(misclassified)), misclassified] = False
+    return _nearest_allowed(distances, misclassified, allowed, k)
+
+
+def opposite_anchors(distances: Tensor, labels: Tensor, moved: Tensor, settled: Tensor, k: int) -> Anchors:
+    """Type 3, matrix *G*, equations 8 and 9: settled images of the other class.
+
+    The paper gives these anchors to the settled images (`moved` = `settled`); the contrast loss gives
+    them to the support vectors as well.
+    """
+    allowed = _members(labels, settled) & ~_same_class(labels, moved)
+    return _nearest_allowed(distances, moved, allowed, k)
+
+
+def _members(labels: Tensor, indices: Tensor) -> Tensor:
+    """Mask (n,) that is true at `indices`."""
+    mask = torch.zeros_like(labels, dtype=torch.bool)
+    mask[indices] = True
+    return mask
+
+
+def _same_class(labels: Tensor, moved: Tensor) -> Tensor:
+    """Mask (m, n): does image j have the class of moving image i?"""
+    return labels[moved][:, None] == labels[None, :]
+
+
+def _nearest_allowed(distances: Tensor, moved: Tensor, allowed: Tensor, k: int) -> Anchors:
+    candidates = distances[moved].masked_fill_(~allowed, torch.inf)
+    nearest = candidates.topk(min(k, candidates.shape[1]), dim=1, largest=False, sorted=True)
+    return Anchors(moved, nearest.indices, torch.isfinite(nearest.values))

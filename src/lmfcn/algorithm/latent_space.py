@@ -1,0 +1,115 @@
+"""Steps 2 to 4 together: what the latents of an epoch say about its images."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from lmfcn.algorithm.anchors import Anchors, correction_anchors, opposite_anchors, support_anchors
+from lmfcn.algorithm.geometry import (
+    LatentScale,
+    distances_in_place,
+    gamma_from_scale,
+    latent_scale,
+    rbf_kernel,
+    squared_distances,
+)
+from lmfcn.algorithm.history import Stopwatch
+from lmfcn.algorithm.margin import Margin, fit_margin
+from lmfcn.algorithm.settings import Settings
+
+
+@dataclass(frozen=True)
+class EpochAnchors:
+    """The anchors of an epoch, one set per term of the loss, and the other class's for the contrast loss."""
+
+    support: Anchors
+    correction: Anchors
+    opposite: Anchors
+    contrast: Anchors
+
+    @property
+    def moved(self) -> Tensor:
+        """Indices (m,) of the images to back-propagate: those that some term has an anchor for."""
+        terms = (self.support, self.correction, self.opposite)
+        return torch.cat([term.moved[term.valid.any(dim=1)] for term in terms]).unique()
+
+    @property
+    def n_without(self) -> int:
+        """Number of images that a term should move but has no anchor for."""
+        return sum(term.n_without for term in (self.support, self.correction, self.opposite))
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The RBF decision from its support vectors alone, independent of the training images.
+
+    Attributes
+    ----------
+    scale : LatentScale
+        Leads from the network's latents into the space of the kernel.
+    gamma : float
+    support_latents : Tensor (n_support, phi)
+        In the space of the kernel.
+    coefficients : Tensor (n_support,)
+    intercept : float
+    """
+
+    scale: LatentScale
+    gamma: float
+    support_latents: Tensor
+    coefficients: Tensor
+    intercept: float
+
+    def decide(self, latents: Tensor) -> Tensor:
+        """Return decision values (m,) for latents (m, phi) as the network gives them; positive is class 1."""
+        squared = squared_distances(self.scale.apply(latents), self.support_latents)
+        return rbf_kernel(squared, self.gamma) @ self.coefficients + self.intercept
+
+
+@dataclass(frozen=True)
+class LatentSpace:
+    """The latents (n, phi) of an epoch in the space of the kernel, its SVM and its anchors.
+
+    The losses measure distances in multiples of `loss_unit`.
+    """
+
+    latents: Tensor
+    margin: Margin
+    anchors: EpochAnchors
+    decision: Decision
+    loss_unit: float
+
+
+def survey(latents: Tensor, labels: Tensor, settings: Settings, clock: Stopwatch) -> LatentSpace:
+    """Take steps 2 to 4 on the latents *T* (n, phi) as the network gives them.
+
+    Equation by equation: P (1), K (2), D (3); the SVM with S, Q and R; A (4, 5), M (6, 7) and G (8, 9).
+    """
+    with clock("svm"):
+        scale = latent_scale(latents, standardize=settings.standardize)
+        latents = scale.apply(latents)
+        squared = squared_distances(latents)
+        gamma = gamma_from_scale(latents, settings.gamma_factor) if settings.gamma == "scale" else settings.gamma
+        margin = fit_margin(rbf_kernel(squared, gamma), labels, settings.C, settings.class_weight)
+    with clock("anchors"):
+        anchors = choose_anchors(distances_in_place(squared), labels, margin, settings)
+    loss_unit = math.sqrt(gamma) if settings.units == "kernel" else 1.0
+    decision = Decision(scale, gamma, latents[margin.support], margin.coefficients, margin.intercept)
+    return LatentSpace(latents, margin, anchors, decision, loss_unit)
+
+
+def choose_anchors(distances: Tensor, labels: Tensor, margin: Margin, settings: Settings) -> EpochAnchors:
+    """Give every member of S, Q and R its anchors; a term with 0 anchors moves nobody."""
+    nobody = margin.settled[:0]
+    support = margin.support if settings.sv_close else nobody
+    misclassified = margin.misclassified if settings.wr_close else nobody
+    settled = margin.settled if settings.sh_close else nobody
+    any_class = settings.correction_class == "any"
+    return EpochAnchors(
+        support_anchors(distances, labels, support, margin.settled, settings.sv_close),
+        correction_anchors(distances, labels, misclassified, margin.support, settings.wr_close, any_class=any_class),
+        opposite_anchors(distances, labels, settled, margin.settled, settings.sh_close),
+        opposite_anchors(distances, labels, support, margin.settled, settings.sv_close),
+    )

@@ -1,0 +1,87 @@
+"""Every choice that training one binary problem depends on, and the named sets of choices."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How one binary LMFCN is trained. The defaults are the recipe that learns best in our measurements.
+
+    Attributes
+    ----------
+    epochs : int
+        Rounds of encoding, SVM, anchors and back-propagation.
+    sv_close, wr_close, sh_close : int
+        Anchors per support vector, per misclassified and per settled image; 0 switches the term off.
+    C : float
+        Price of a margin violation in the SVM.
+    gamma : "scale" or float
+        Width of the kernel: from the scale of the latents, or a fixed number.
+    gamma_factor : float
+        Factor on the width that "scale" gives.
+    standardize : bool
+        Whether the kernel sees every latent feature with mean 0 and standard deviation 1.
+    support_loss : "contrast" or "pull"
+        Compare own with opposite anchors, or equation 11.
+    sharpness : float
+        Steepness of the contrast loss.
+    distance : "squared" or "euclidean"
+        Distance in the pulling terms: the paper's, or that of its authors' program.
+    units : "kernel" or "latent"
+        Whether the losses measure gamma times the squared distance, or the squared distance itself.
+    correction_class : "own" or "any"
+        Which support vectors a misclassified image may be moved to.
+    batch_size : int or "all"
+        Images per optimiser step; "all" is one step on the whole set, as in the paper.
+    passes : int
+        How often an epoch goes through the images that move.
+    optimizer : "adamw" or "adadelta"
+    learning_rate : float
+        Rate in the first epoch.
+    final_rate : float
+        Share of it that is left at the end, after falling along half a cosine.
+    weight_decay : float
+    class_weight : mapping, "balanced" or None
+        Factor on `C` for each class.
+    """
+
+    epochs: int = 15
+    sv_close: int = 5
+    wr_close: int = 1
+    sh_close: int = 0
+    C: float = 10.0
+    gamma: Literal["scale"] | float = "scale"
+    gamma_factor: float = 1.0
+    standardize: bool = True
+    support_loss: Literal["contrast", "pull"] = "contrast"
+    sharpness: float = 10.0
+    distance: Literal["squared", "euclidean"] = "squared"
+    units: Literal["kernel", "latent"] = "kernel"
+    correction_class: Literal["own", "any"] = "own"
+    batch_size: int | Literal["all"] = 32
+    passes: int = 3
+    optimizer: Literal["adamw", "adadelta"] = "adamw"
+    learning_rate: float = 1e-3
+    final_rate: float = 0.1
+    weight_decay: float = 1e-2
+    class_weight: Mapping[int, float] | Literal["balanced"] | None = None
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    # The paper's loss on one batch, with the optimiser and constants of its authors' published program.
+    "paper": {
+        "latent_dim": 16,
+        "C": 1.0,
+        "standardize": False,
+        "support_loss": "pull",
+        "units": "latent",
+        "batch_size": "all",
+        "passes": 1,
+        "optimizer": "adadelta",
+        "learning_rate": 0.1,
+        "final_rate": 0.1,
+        "weight_decay": 0.1,
+    }
+}

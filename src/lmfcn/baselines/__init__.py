@@ -1,0 +1,1 @@
+"""The methods that LMFCN is compared with, each a scikit-learn estimator."""

@@ -1,0 +1,52 @@
+"""`lmfcn demo`: the method at work on built-in textures."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from typer import Option
+
+if TYPE_CHECKING:
+    from lmfcn.experiments.demo import DemoResult
+
+
+def demo(
+    output: Annotated[Path, Option("--output", "-o", help="Folder for report.html and the histories.")] = Path("demo"),
+    epochs: Annotated[int, Option(min=1, help="Rounds of training for each of the three models.")] = 15,
+    size: Annotated[int, Option(min=8, help="Height and width of the images in pixels.")] = 64,
+    images: Annotated[int, Option(min=3, help="Training images per class.")] = 60,
+    seed: Annotated[int, Option(min=0, help="Seed of images and weights: same seed, same result.")] = 0,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bars, no table.")] = False,
+) -> None:
+    """Train on striped Gaussian textures and write a report that shows the method at work.
+
+    Two LMFCNs (2 and 16 latent dimensions) and a CNN of the same architecture learn to tell two kinds of
+    noise apart. Takes two to three minutes on two cores.
+    """
+    from lmfcn.experiments.demo import DemoSettings, run_demo
+    from lmfcn.report import demo_report_writer
+
+    write_demo_report = demo_report_writer()
+    output.mkdir(parents=True, exist_ok=True)
+    settings = DemoSettings(epochs=epochs, image_size=size, n_train=images, n_validation=images, seed=seed)
+    result = run_demo(settings, verbose=not quiet)
+    for run in result.runs:
+        run.history.save(output / f"{run.name.lower().replace(', ', '-').replace(' ', '-')}.jsonl")
+    write_demo_report(result, output / "report.html")
+    if not quiet:
+        _print_summary(result)
+    typer.echo(f"Report: {output / 'report.html'}")
+
+
+def _print_summary(result: "DemoResult") -> None:
+    table = Table(title="Balanced accuracy")
+    for heading in ("method", "test", "validation", "kept epoch", "seconds"):
+        table.add_column(heading, justify="left" if heading == "method" else "right")
+    for run in result.runs:
+        score = run.history[run.kept_epoch].validation_balanced_accuracy or 0.0
+        table.add_row(
+            run.name, f"{run.test_balanced_accuracy:.3f}", f"{score:.3f}", str(run.kept_epoch), f"{run.seconds:.0f}"
+        )
+    Console().print(table)

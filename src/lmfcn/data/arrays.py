@@ -1,0 +1,127 @@
+"""Arrays that users hand over: checked once, with the fault and the cure in one sentence."""
+
+from typing import Any
+
+import numpy as np
+
+SMALLEST_SIDE = 8
+"""Pixels; the two poolings of the network leave too little of a smaller image to average over."""
+
+_CHECKED_AT_ONCE = 64
+
+
+def check_images(X: Any) -> np.ndarray:
+    """Return X as images (n, height, width, channels), or say what is wrong with it.
+
+    Parameters
+    ----------
+    X : array-like (n, height, width) or (n, height, width, channels)
+        uint8, uint16 or finite floating point values.
+
+    Examples
+    --------
+    >>> check_images(np.zeros((5, 16, 24), dtype=np.uint8)).shape
+    (5, 16, 24, 1)
+    """
+    try:
+        images = np.asarray(X)
+    except ValueError as error:
+        raise ValueError("X must be one array of images of equal size; the images given differ in shape.") from error
+    if images.ndim not in (3, 4):
+        raise ValueError(
+            "X must have the shape (n_images, height, width) or (n_images, height, width, channels),"
+            f" got {images.shape}; a single image goes in as X[None]."
+        )
+    if not (images.dtype in (np.uint8, np.uint16) or np.issubdtype(images.dtype, np.floating)):
+        raise ValueError(
+            f"X must hold uint8, uint16 or floating point pixels, got {images.dtype}; convert it with X.astype."
+        )
+    images = images[..., None] if images.ndim == 3 else images
+    _check_shape(images.shape)
+    _check_finite(images)
+    return images
+
+
+def pixel_kind(images: np.ndarray) -> str:
+    """Name the kind of pixels, which must be the same at fit and at predict: uint8, uint16 or float."""
+    return "float" if np.issubdtype(images.dtype, np.floating) else str(images.dtype)
+
+
+def check_like_training(images: np.ndarray, channels: int, kind: str) -> None:
+    """Refuse images with other channels or pixels than the ones a model was fitted on."""
+    if images.shape[3] != channels:
+        raise ValueError(
+            f"X has {_count(images.shape[3], 'channel')}, but the classifier was fitted on images with {channels};"
+            " convert the images to the same channels."
+        )
+    if pixel_kind(images) != kind:
+        raise ValueError(
+            f"X has {pixel_kind(images)} pixels, but the classifier was fitted on {kind} ones;"
+            " give images of the same depth and scale."
+        )
+
+
+def check_labels(y: Any, n_images: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the classes in sorted order and the class number (n,) of every image.
+
+    Examples
+    --------
+    >>> classes, numbers = check_labels(["wood", "steel", "wood"], 3)
+    >>> classes.tolist(), numbers.tolist()
+    (['steel', 'wood'], [1, 0, 1])
+    """
+    labels = np.asarray(y)
+    if labels.ndim != 1:
+        raise ValueError(f"y must hold one label per image, shape (n_images,), got shape {labels.shape}.")
+    if len(labels) != n_images:
+        raise ValueError(f"X and y must have the same length, got {n_images} images and {len(labels)} labels.")
+    if np.issubdtype(labels.dtype, np.floating) and not np.isfinite(labels).all():
+        raise ValueError("y must not hold NaN or infinite labels; remove those images or label them.")
+    try:
+        classes, numbers = np.unique(labels, return_inverse=True)
+    except TypeError as error:
+        raise ValueError("y must hold labels of one type, got a mixture; convert them with str.") from error
+    if len(classes) < 2:
+        raise ValueError(f"y must hold at least two classes, got {len(classes)}: {classes.tolist()}.")
+    return classes, numbers
+
+
+def check_class_sizes(classes: np.ndarray, numbers: np.ndarray, smallest: int, reason: str = "") -> None:
+    """Refuse classes with fewer than `smallest` images; `reason` ends the sentence."""
+    counts = np.bincount(numbers, minlength=len(classes))
+    if counts.min() < smallest:
+        small = int(counts.argmin())
+        raise ValueError(
+            f"Class {classes[small].item()!r} has {_count(counts[small], 'image')};"
+            f" at least {smallest} are needed{reason}."
+        )
+
+
+def _check_shape(shape: tuple[int, ...]) -> None:
+    n_images, height, width, channels = shape
+    if n_images == 0:
+        raise ValueError("X must hold at least one image, got none.")
+    if channels == 0:
+        raise ValueError("X must have at least one channel, got none.")
+    if min(height, width) < SMALLEST_SIDE:
+        hint = "; put the channels last: X.transpose(0, 2, 3, 1)" if height <= 4 and channels >= SMALLEST_SIDE else ""
+        raise ValueError(
+            f"Images must have at least {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels, got {height}x{width}"
+            f" with {_count(channels, 'channel')}{hint}."
+        )
+
+
+def _check_finite(images: np.ndarray) -> None:
+    if not np.issubdtype(images.dtype, np.floating):
+        return
+    for start in range(0, len(images), _CHECKED_AT_ONCE):
+        finite = np.isfinite(images[start : start + _CHECKED_AT_ONCE]).all(axis=(1, 2, 3))
+        if not finite.all():
+            raise ValueError(
+                f"X must be finite, but image {start + int((~finite).argmax())} has NaN or infinite pixels;"
+                " remove it or repair it with numpy.nan_to_num."
+            )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""Runs that measure something worth reporting."""

@@ -1,0 +1,81 @@
+"""Checks of single parameters, each with one sentence about what was expected and what came."""
+
+from collections.abc import Collection, Mapping
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+
+from lmfcn.algorithm.settings import Settings
+
+_CHOICES = {
+    "support_loss": ("contrast", "pull"),
+    "distance": ("squared", "euclidean"),
+    "units": ("kernel", "latent"),
+    "correction_class": ("own", "any"),
+    "optimizer": ("adamw", "adadelta"),
+    "standardize": (True, False),
+}
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse settings that no training can run with."""
+    for name, smallest in {"epochs": 1, "passes": 1, "sv_close": 0, "wr_close": 0, "sh_close": 0}.items():
+        check_integer(name, getattr(settings, name), smallest)
+    if settings.sv_close + settings.wr_close + settings.sh_close == 0:
+        raise ValueError("sv_close, wr_close and sh_close are all 0; at least one must be positive to learn anything.")
+    for name in ("C", "gamma_factor", "sharpness", "learning_rate", "final_rate"):
+        check_positive(name, getattr(settings, name))
+    check_positive("weight_decay", settings.weight_decay, zero_allowed=True)
+    for name, choices in _CHOICES.items():
+        check_choice(name, getattr(settings, name), choices)
+    if settings.batch_size != "all":
+        check_integer("batch_size", settings.batch_size, smallest=1)
+    if settings.gamma != "scale":
+        check_positive("gamma", settings.gamma)
+    if not isinstance(settings.class_weight, Mapping):
+        check_choice("class_weight", settings.class_weight, ("balanced", None))
+
+
+def check_integer(name: str, value: Any, smallest: int) -> None:
+    """Refuse anything but a whole number of at least `smallest`."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ValueError(f"{name} must be a whole number, got {value!r}.")
+    if int(value) < smallest:
+        raise ValueError(f"{name} must be at least {smallest}, got {value}.")
+
+
+def check_positive(name: str, value: Any, *, zero_allowed: bool = False) -> None:
+    """Refuse anything but a finite number above 0 (or 0 itself, if allowed)."""
+    bound = "at least 0" if zero_allowed else "greater than 0"
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ValueError(f"{name} must be a number {bound}, got {value!r}.")
+    if not (0 < float(value) < float("inf") or (zero_allowed and value == 0)):
+        raise ValueError(f"{name} must be {bound} and finite, got {value}.")
+
+
+def check_fraction(name: str, value: Any) -> None:
+    """Refuse anything but a number from 0 up to, but not including, 1."""
+    check_positive(name, value, zero_allowed=True)
+    if value >= 1:
+        raise ValueError(f"{name} must be less than 1, got {value}.")
+
+
+def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
+    """Refuse anything that is not one of `choices`."""
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+
+
+def check_device(device: str | torch.device) -> torch.device:
+    """Return the device by that name; "auto" takes CUDA or MPS where there is one, else the CPU."""
+    if device == "auto":
+        accelerator = torch.accelerator.current_accelerator(check_available=True)
+        return accelerator if accelerator is not None else torch.device("cpu")
+    try:
+        torch.empty(0, device=device)
+        return torch.device(device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise ValueError(
+            f"device must be 'auto' or a device that torch has here, such as 'cpu', got {device!r}."
+        ) from error

@@ -1,0 +1,19 @@
+"""Showing what was measured. Needs the extra `report` (matplotlib and jinja2)."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lmfcn.experiments.demo import DemoResult
+
+
+def demo_report_writer() -> "Callable[[DemoResult, Path], None]":
+    """Return the function that writes the demonstration's page, or say what must be installed for it."""
+    try:
+        from lmfcn.report.demo import write_demo_report
+    except ImportError as error:
+        raise ImportError(
+            f"Reports need matplotlib and jinja2 ({error}); install them with: pip install 'lmfcn[report]'."
+        ) from error
+    return write_demo_report
