@@ -19,7 +19,7 @@ from lmfcn.algorithm.training import BinaryTraining, Observer, Problem
 from lmfcn.data.arrays import check_images, check_like_training
 from lmfcn.data.seeds import RandomState, as_generator
 from lmfcn.data.training_data import TrainingData, check_training_data
-from lmfcn.parameters import check_choice, check_device, check_fraction, check_integer, check_settings
+from lmfcn.parameters import check_choice, check_device, check_fraction, check_integer, check_settings, check_widths
 from lmfcn.progress import epoch_progress, progress_note
 
 
@@ -215,16 +215,19 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return the signed distance-like score (n,) of every image; positive means `classes_[1]`."""
-        return self._decision.decide(self._encode(X)).cpu().numpy()
+        """Return the value (n,) of the SVM's decision for every image; positive means `classes_[1]`."""
+        latents = self._encode(X)
+        return self._decision.decide(latents).cpu().numpy()
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the label (n,) of every image."""
-        return self.classes_[(self.decision_function(X) > 0).astype(np.intp)]
+        decisions = self.decision_function(X)
+        return self.classes_[(decisions > 0).astype(np.intp)]
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the latents (n, latent_dim) of every image, in the space in which the kernel measures."""
-        return self._decision.scale.apply(self._encode(X)).cpu().numpy()
+        latents = self._encode(X)
+        return self._decision.scale.apply(latents).cpu().numpy()
 
     def _encode(self, X: Any) -> torch.Tensor:
         check_is_fitted(self, "network_")
@@ -264,8 +267,7 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     def _check_parameters(self) -> Settings:
         check_choice("preset", self.preset, (None, *PRESETS))
         check_integer("latent_dim", self._value("latent_dim"), smallest=1)
-        for width in self.widths:
-            check_integer("widths", width, smallest=1)
+        check_widths(self.widths)
         check_fraction("validation_fraction", self.validation_fraction)
         settings = Settings(**{field.name: self._value(field.name) for field in fields(Settings)})
         check_settings(settings)

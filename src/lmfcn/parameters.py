@@ -1,6 +1,6 @@
 """Checks of single parameters, each with one sentence about what was expected and what came."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
@@ -43,6 +43,14 @@ def check_integer(name: str, value: Any, smallest: int) -> None:
         raise ValueError(f"{name} must be a whole number, got {value!r}.")
     if int(value) < smallest:
         raise ValueError(f"{name} must be at least {smallest}, got {value}.")
+
+
+def check_widths(widths: Any) -> None:
+    """Refuse anything but a sequence of numbers of filters."""
+    if not isinstance(widths, Sequence) or isinstance(widths, str):
+        raise ValueError(f"widths must be a sequence of whole numbers such as (64, 128), got {widths!r}.")
+    for width in widths:
+        check_integer("widths", width, smallest=1)
 
 
 def check_positive(name: str, value: Any, *, zero_allowed: bool = False) -> None:

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-
 Advance = Callable[[str], None]
 """Moves the bar one epoch on, with a note to show beside it."""
 

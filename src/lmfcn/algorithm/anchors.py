@@ -82,7 +82,7 @@ def _members(labels: Tensor, indices: Tensor) -> Tensor:
 
 
 def _same_class(labels: Tensor, moved: Tensor) -> Tensor:
-    """Mask (m, n): does image j have the class of moving image i?"""
+    """Mask (m, n) of the images that have the class of each moving one."""
     return labels[moved][:, None] == labels[None, :]
 
 

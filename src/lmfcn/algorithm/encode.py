@@ -17,7 +17,9 @@ def to_batch(images: np.ndarray, device: torch.device) -> Tensor:
 
     Images stay in their own dtype until here, so a training set costs one byte per 8-bit pixel.
     """
-    tensor = torch.from_numpy(np.ascontiguousarray(images)).to(device)
+    if not images.flags.writeable:
+        images = images.copy()  # torch refuses to look at memory that it must not write
+    tensor = torch.from_numpy(images).to(device)
     full_scale = _FULL_SCALE.get(tensor.dtype)
     batch = tensor.permute(0, 3, 1, 2).to(torch.float32)
     return batch if full_scale is None else batch.div_(full_scale)

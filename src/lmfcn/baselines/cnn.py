@@ -21,7 +21,7 @@ from lmfcn.algorithm.score import balanced_accuracy
 from lmfcn.data.arrays import check_images, check_like_training
 from lmfcn.data.seeds import RandomState, as_generator
 from lmfcn.data.training_data import TrainingData, check_training_data
-from lmfcn.parameters import check_device, check_fraction, check_integer, check_positive
+from lmfcn.parameters import check_device, check_fraction, check_integer, check_positive, check_widths
 from lmfcn.progress import epoch_progress, progress_note
 
 
@@ -122,7 +122,8 @@ class CNNClassifier(ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the label (n,) of every image."""
-        return self.classes_[self._logits(X).argmax(dim=1).cpu().numpy()]
+        logits = self._logits(X)
+        return self.classes_[logits.argmax(dim=1).cpu().numpy()]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the network's own probabilities (n, n_classes), not calibrated."""
@@ -176,6 +177,7 @@ class CNNClassifier(ClassifierMixin, BaseEstimator):
     def _check_parameters(self) -> None:
         for name in ("latent_dim", "epochs", "batch_size"):
             check_integer(name, getattr(self, name), smallest=1)
+        check_widths(self.widths)
         check_positive("learning_rate", self.learning_rate)
         check_positive("weight_decay", self.weight_decay, zero_allowed=True)
         check_fraction("validation_fraction", self.validation_fraction)

@@ -1,7 +1,6 @@
 """Splits that keep every class on both sides, and every group on one."""
 
 import numpy as np
-from sklearn.model_selection import StratifiedGroupKFold
 
 
 def hold_out(
@@ -38,18 +37,28 @@ def hold_out(
 def _hold_out_groups(
     numbers: np.ndarray, fraction: float, random: np.random.Generator, groups: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    n_groups = len(np.unique(groups))
-    n_folds = max(2, min(round(1 / fraction), n_groups, np.bincount(numbers).min()))
-    if n_groups < 2:
-        raise ValueError("All images are in one group; at least 2 groups are needed to hold some out.")
-    folds = StratifiedGroupKFold(n_folds, shuffle=True, random_state=int(random.integers(2**31)))
-    for kept, held_out in folds.split(numbers[:, None], numbers, groups):
-        if len(np.unique(numbers[kept])) == len(np.unique(numbers[held_out])) == numbers.max() + 1:
-            return _both_sides(len(numbers), held_out)
-    raise ValueError(
-        f"The {n_groups} groups cannot be split so that every class is on both sides;"
-        " every class must occur in at least 2 groups. Give a validation set of your own, or validation_fraction=0."
-    )
+    names, membership = np.unique(groups, return_inverse=True)
+    counts = np.zeros((len(names), numbers.max() + 1))  # images of each group in each class
+    np.add.at(counts, (membership, numbers), 1)
+    totals = counts.sum(axis=0)
+    aside: list[int] = []
+    held = np.zeros_like(totals)
+
+    def error(held: np.ndarray) -> float:
+        # A class without any image held out is worse than any imbalance.
+        return float((np.square(held / totals - fraction) + 10.0 * (held == 0)).sum())
+
+    for group in random.permutation(len(names)):
+        after = held + counts[group]
+        if (after < totals).all() and error(after) < error(held):
+            aside.append(group)
+            held = after
+    if (held == 0).any():
+        raise ValueError(
+            f"The {len(names)} groups cannot be split so that every class is on both sides: every class must occur in"
+            " at least 2 groups. Give a validation set of your own, or validation_fraction=0."
+        )
+    return _both_sides(len(numbers), np.flatnonzero(np.isin(membership, aside)))
 
 
 def _both_sides(n_images: int, held_out: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,128 @@
+import oracles
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lmfcn.algorithm.anchors import Anchors, correction_anchors, opposite_anchors, support_anchors
+
+# Six images on a line at 0, 1, 3, 6, 10, 15; class 0 on the left. Image 2 is misclassified.
+PLACES = torch.tensor([0.0, 1.0, 3.0, 6.0, 10.0, 15.0])
+DISTANCES = (PLACES[:, None] - PLACES).abs()
+LABELS = torch.tensor([0, 0, 1, 0, 1, 1])
+SUPPORT, MISCLASSIFIED, SETTLED = torch.tensor([2, 3, 4]), torch.tensor([2]), torch.tensor([0, 1, 5])
+
+
+def as_dict(anchors: Anchors) -> dict[int, list[int]]:
+    return {
+        int(i): [int(j) for j, valid in zip(row, ok, strict=True) if valid]
+        for i, row, ok in zip(anchors.moved, anchors.anchor, anchors.valid, strict=True)
+    }
+
+
+def test_type_1_by_hand():
+    anchors = support_anchors(DISTANCES, LABELS, SUPPORT, SETTLED, k=2)
+    assert as_dict(anchors) == {2: [5], 3: [1, 0], 4: [5]}
+    assert anchors.n_without == 0
+
+
+def test_type_2_by_hand():
+    own = correction_anchors(DISTANCES, LABELS, MISCLASSIFIED, SUPPORT, k=2)
+    assert as_dict(own) == {2: [4]}
+    literal = correction_anchors(DISTANCES, LABELS, MISCLASSIFIED, SUPPORT, k=2, any_class=True)
+    assert as_dict(literal) == {2: [3, 4]}
+
+
+def test_type_3_by_hand():
+    assert as_dict(opposite_anchors(DISTANCES, LABELS, SETTLED, SETTLED, k=1)) == {0: [5], 1: [5], 5: [1]}
+
+
+def test_anchors_of_the_other_class_for_support_vectors():
+    assert as_dict(opposite_anchors(DISTANCES, LABELS, SUPPORT, SETTLED, k=2)) == {2: [1, 0], 3: [5], 4: [1, 0]}
+
+
+def test_everyone_a_support_vector_leaves_no_anchor():
+    anchors = support_anchors(DISTANCES, LABELS, torch.arange(6), torch.arange(0), k=3)
+    assert as_dict(anchors) == {i: [] for i in range(6)}
+    assert anchors.n_without == 6
+
+
+def test_nobody_to_move_gives_no_anchors():
+    nobody = torch.arange(0)
+    for anchors in (
+        support_anchors(DISTANCES, LABELS, nobody, SETTLED, k=3),
+        correction_anchors(DISTANCES, LABELS, nobody, SUPPORT, k=3),
+        opposite_anchors(DISTANCES, LABELS, nobody, nobody, k=3),
+    ):
+        assert anchors.anchor.shape[0] == anchors.n_without == 0
+
+
+def test_the_only_support_vector_of_a_class_is_not_its_own_anchor():
+    anchors = correction_anchors(DISTANCES, LABELS, torch.tensor([3]), torch.tensor([2, 3, 4]), k=2)
+    assert as_dict(anchors) == {3: []}
+
+
+def test_more_anchors_than_images_is_no_error():
+    assert as_dict(support_anchors(DISTANCES, LABELS, SUPPORT, SETTLED, k=99))[3] == [1, 0]
+
+
+def test_match_finds_rows_of_a_batch():
+    anchors = support_anchors(DISTANCES, LABELS, SUPPORT, SETTLED, k=1)
+    places, rows = anchors.match(torch.tensor([4, 0, 2]))
+    assert places.tolist() == [0, 2]
+    assert rows.tolist() == [2, 0]
+
+
+def test_distances_stay_unchanged():
+    before = DISTANCES.clone()
+    support_anchors(DISTANCES, LABELS, SUPPORT, SETTLED, k=2)
+    assert torch.equal(DISTANCES, before)
+
+
+@st.composite
+def divided_images(draw):
+    """Distances without ties, labels and a division into S (with Q inside) and R."""
+    n = draw(st.integers(2, 14))
+    seed = draw(st.integers(0, 10_000))
+    generator = torch.Generator().manual_seed(seed)
+    distances = torch.rand(n, n, generator=generator, dtype=torch.float64)
+    distances = distances + distances.T
+    labels = torch.randint(0, 2, (n,), generator=generator)
+    role = torch.randint(0, 3, (n,), generator=generator)  # settled, support, misclassified
+    support, misclassified, settled = (
+        mask.nonzero()[:, 0] for mask in (role > 0, role == 2, role == 0)
+    )
+    return distances, labels, support, misclassified, settled, draw(st.integers(1, 4))
+
+
+@settings(deadline=None)
+@given(divided_images(), st.booleans())
+def test_agree_with_the_rules_of_the_paper(images, any_class):
+    distances, labels, support, misclassified, settled, k = images
+    plain = (distances.tolist(), labels.tolist())
+    members = [indices.tolist() for indices in (support, misclassified, settled)]
+    assert as_dict(support_anchors(distances, labels, support, settled, k)) == oracles.support_anchors(
+        *plain, members[0], members[1], k
+    )
+    assert as_dict(
+        correction_anchors(distances, labels, misclassified, support, k, any_class=any_class)
+    ) == oracles.correction_anchors(*plain, members[0], members[1], k, any_class=any_class)
+    for moved in (support, settled):
+        assert as_dict(opposite_anchors(distances, labels, moved, settled, k)) == oracles.opposite_anchors(
+            *plain, moved.tolist(), members[2], k
+        )
+
+
+@settings(deadline=None)
+@given(divided_images(), st.randoms(use_true_random=False))
+def test_permuting_the_images_permutes_the_anchors(images, shuffler):
+    distances, labels, support, _, settled, k = images
+    order = list(range(len(labels)))
+    shuffler.shuffle(order)
+    new_place = torch.tensor(order).argsort()
+    plain = as_dict(support_anchors(distances, labels, support, settled, k))
+    permuted = as_dict(
+        support_anchors(
+            distances[order][:, order], labels[order], new_place[support].sort().values, new_place[settled].sort().values, k
+        )
+    )
+    assert {order[i]: [order[j] for j in row] for i, row in permuted.items()} == plain

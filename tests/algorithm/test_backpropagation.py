@@ -1,0 +1,173 @@
+"""Steps 2 to 5 on given latents, against the loops of the oracles."""
+
+from dataclasses import replace
+
+import numpy as np
+import oracles
+import pytest
+import torch
+
+from lmfcn.algorithm.backpropagation import Descent, losses
+from lmfcn.algorithm.encode import encode
+from lmfcn.algorithm.history import Stopwatch
+from lmfcn.algorithm.latent_space import survey
+from lmfcn.algorithm.network import TextureFCN
+from lmfcn.algorithm.settings import Settings
+
+PAPER = Settings(
+    sv_close=3, wr_close=2, sh_close=2, C=2.0, standardize=False, support_loss="pull", units="latent", batch_size="all"
+)
+VARIANTS = {
+    "paper": PAPER,
+    "euclidean": replace(PAPER, distance="euclidean"),
+    "any class": replace(PAPER, correction_class="any"),
+    "kernel units": replace(PAPER, units="kernel"),
+    "standardized": replace(PAPER, standardize=True),
+    "contrast": replace(PAPER, support_loss="contrast", sharpness=1.5),
+    "default": Settings(),
+}
+
+
+def drawn_latents(seed: int, n: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.arange(n) % 2
+    return torch.randn(n, 3, generator=generator) + labels[:, None] * 1.2, labels
+
+
+def slow_losses(latents, labels, settings):
+    """Equations 1 to 13 (and the contrast loss) by loops, from S, Q and R of the space itself."""
+    space = survey(latents, labels, settings, Stopwatch())
+    points = space.latents.tolist()
+    distances = [[d**0.5 for d in row] for row in oracles.squared_distances(points)]
+    support, wrong, settled = (
+        indices.tolist() for indices in (space.margin.support, space.margin.misclassified, space.margin.settled)
+    )
+    labels = labels.tolist()
+    if settings.units == "kernel":
+        points = [[x * space.decision.gamma**0.5 for x in point] for point in points]
+    own = oracles.support_anchors(distances, labels, support, wrong, settings.sv_close)
+    fix = oracles.correction_anchors(
+        distances, labels, support, wrong, settings.wr_close, any_class=settings.correction_class == "any"
+    )
+    squared = settings.distance == "squared"
+    if settings.support_loss == "pull":
+        first = oracles.pull_loss(points, own, squared=squared)
+    else:
+        other = oracles.opposite_anchors(distances, labels, support, settled, settings.sv_close)
+        first = oracles.contrast_loss(points, own, other, settings.sharpness)
+    apart = oracles.opposite_anchors(distances, labels, settled, settled, settings.sh_close)
+    return first, oracles.pull_loss(points, fix, squared=squared), oracles.separation_loss(points, apart)
+
+
+def fast_losses(latents, labels, settings):
+    space = survey(latents, labels, settings, Stopwatch())
+    terms = losses(space.latents, torch.arange(len(labels)), space, settings)
+    return terms.support.item(), terms.correction.item(), terms.separation.item()
+
+
+@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
+@pytest.mark.parametrize("seed", range(3))
+def test_losses_of_an_epoch_agree_with_loops(settings, seed):
+    latents, labels = drawn_latents(seed)
+    fast = fast_losses(latents, labels, settings)
+    assert fast == pytest.approx(slow_losses(latents, labels, settings), rel=1e-4)
+    assert fast[0] > 0
+
+
+@pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
+def test_permuting_the_images_leaves_the_losses_as_they_are(settings):
+    latents, labels = drawn_latents(3)
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))
+    assert fast_losses(latents[order], labels[order], settings) == pytest.approx(
+        fast_losses(latents, labels, settings), rel=1e-5
+    )
+
+
+def test_total_is_the_sum_of_the_terms():
+    latents, labels = drawn_latents(0)
+    space = survey(latents, labels, PAPER, Stopwatch())
+    terms = losses(space.latents, torch.arange(len(labels)), space, PAPER)
+    assert terms.total.item() == pytest.approx(sum(fast_losses(latents, labels, PAPER)))
+    assert terms.separation.item() > 0
+
+
+def test_a_batch_costs_the_mean_over_its_own_members():
+    latents, labels = drawn_latents(0)
+    settings = replace(PAPER, wr_close=0, sh_close=0)
+    space = survey(latents, labels, settings, Stopwatch())
+    whole = losses(space.latents, torch.arange(len(labels)), space, settings).support.item()
+    first, second = space.margin.support.tensor_split(2)
+    parts = [losses(space.latents[half], half, space, settings).support.item() for half in (first, second)]
+    assert (parts[0] * len(first) + parts[1] * len(second)) / (len(first) + len(second)) == pytest.approx(whole)
+
+
+def test_anchors_carry_no_gradient():
+    latents, labels = drawn_latents(0)
+    settings = replace(PAPER, sh_close=0)
+    space = survey(latents, labels, settings, Stopwatch())
+    moved = space.latents.clone().requires_grad_()
+    losses(moved, torch.arange(len(labels)), space, settings).total.backward()
+    assert moved.grad is not None
+    still = moved.grad.abs().sum(dim=1) == 0
+    assert still[space.margin.settled].all()
+    assert not space.latents.requires_grad
+
+
+@pytest.fixture
+def small_problem(random):
+    images = random.integers(0, 256, (24, 10, 10, 1)).astype(np.uint8)
+    images[::2] //= 2
+    return images, torch.arange(24) % 2
+
+
+def make_space(network, images, labels, settings):
+    return survey(encode(network, images, torch.device("cpu")), labels, settings, Stopwatch())
+
+
+def test_every_moving_image_goes_through_once_per_pass(small_problem, generator):
+    images, labels = small_problem
+    settings = Settings(passes=2, batch_size=5)
+    network = TextureFCN(1, 4, (4, 4), generator=generator)
+    space = make_space(network, images, labels, settings)
+    descent = Descent(network, settings, generator)
+    moved = space.anchors.moved
+    seen = torch.cat(list(descent._batches(moved)))
+    assert sorted(seen.tolist()) == sorted(moved.tolist() * 2)
+    assert descent.back_propagate(images, space, epoch=0) == 2 * len(moved)
+
+
+def test_the_whole_set_can_be_one_batch(small_problem, generator):
+    images, labels = small_problem
+    network = TextureFCN(1, 4, (4, 4), generator=generator)
+    moved = make_space(network, images, labels, PAPER).anchors.moved
+    batches = list(Descent(network, replace(PAPER, passes=1), generator)._batches(moved))
+    assert [sorted(batch.tolist()) for batch in batches] == [moved.tolist()]
+
+
+def test_only_support_vectors_move_when_the_third_term_is_off(small_problem, generator):
+    images, labels = small_problem
+    network = TextureFCN(1, 4, (4, 4), generator=generator)
+    space = make_space(network, images, labels, Settings())
+    assert set(space.anchors.moved.tolist()) <= set(space.margin.support.tolist())
+    both = make_space(network, images, labels, Settings(sh_close=1))
+    assert set(both.margin.settled.tolist()) & set(both.anchors.moved.tolist())
+
+
+def test_learning_rate_falls_along_half_a_cosine(generator):
+    settings = Settings(epochs=4, learning_rate=1.0, final_rate=0.2)
+    descent = Descent(TextureFCN(1, 2, (2, 2)), settings, generator)
+    rates = [descent.start_epoch(epoch) for epoch in range(5)]
+    assert rates == pytest.approx([1.0, 0.8828427, 0.6, 0.3171573, 0.2])
+    assert descent.optimizer.param_groups[0]["lr"] == pytest.approx(0.2)
+
+
+def test_the_paper_preset_uses_the_authors_optimiser(generator):
+    settings = Settings(optimizer="adadelta", learning_rate=0.1, weight_decay=0.1)
+    optimizer = Descent(TextureFCN(1, 2, (2, 2)), settings, generator).optimizer
+    assert isinstance(optimizer, torch.optim.Adadelta)
+    assert {name: optimizer.defaults[name] for name in ("lr", "rho", "eps", "weight_decay")} == {
+        "lr": 0.1,
+        "rho": 0.65,
+        "eps": 1e-6,
+        "weight_decay": 0.1,
+    }

@@ -1,0 +1,91 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from lmfcn.algorithm.encode import encode, refresh_batch_norm, to_batch
+from lmfcn.algorithm.network import TextureFCN
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def network(generator):
+    return TextureFCN(2, 5, widths=(4, 6), generator=generator)
+
+
+def some_images(random, n, dtype=np.uint8):
+    return random.integers(0, 256, (n, 12, 10, 2)).astype(dtype)
+
+
+@pytest.mark.parametrize(("dtype", "largest"), [(np.uint8, 255), (np.uint16, 65535), (np.float64, 1), (np.float32, 1)])
+def test_pixels_are_scaled_by_the_range_of_their_type(dtype, largest):
+    images = np.full((1, 8, 8, 3), largest, dtype=dtype)
+    images[0, 2, 5, 1] = 0
+    batch = to_batch(images, CPU)
+    assert batch.dtype == torch.float32
+    assert batch.shape == (1, 3, 8, 8)
+    assert batch[0, 1, 2, 5] == 0
+    assert batch.sum() == 3 * 64 - 1
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_read_only_images_are_left_alone(random, dtype):
+    images = some_images(random, 3, dtype)
+    images.setflags(write=False)
+    before = images.copy()
+    to_batch(images, CPU).mul_(0)
+    assert np.array_equal(images, before)
+
+
+def test_encoding_many_is_encoding_each(network, random):
+    images = some_images(random, 70)
+    network.eval()
+    one_by_one = torch.cat([network(to_batch(image[None], CPU)) for image in images]).detach()
+    latents = encode(network, images, CPU)
+    torch.testing.assert_close(latents, one_by_one)
+    assert not latents.requires_grad
+
+
+def test_encoding_ends_in_eval_mode_and_changes_nothing(network, random):
+    state = copy.deepcopy(network.state_dict())
+    network.train()
+    encode(network, some_images(random, 5), CPU)
+    assert not network.training
+    assert all(torch.equal(value, state[name]) for name, value in network.state_dict().items())
+
+
+def test_refreshed_statistics_by_hand(network, random):
+    images = some_images(random, 6)
+    refresh_batch_norm(network, images, CPU)
+    convolved = network.features[0](to_batch(images, CPU))
+    norm = network.features[1]
+    torch.testing.assert_close(norm.running_mean, convolved.mean(dim=(0, 2, 3)))
+    torch.testing.assert_close(norm.running_var, convolved.var(dim=(0, 2, 3)))
+
+
+def test_refresh_forgets_what_was_before(network, random):
+    images = some_images(random, 40)
+    refresh_batch_norm(network, images, CPU)
+    expected = copy.deepcopy(network.state_dict())
+    refresh_batch_norm(network, some_images(random, 9) // 3, CPU)
+    refresh_batch_norm(network, images, CPU)
+    assert all(torch.equal(value, expected[name]) for name, value in network.state_dict().items())
+
+
+def test_refresh_keeps_weights_momentum_and_gradients(network, random):
+    weights = [weight.clone() for weight in network.parameters()]
+    refresh_batch_norm(network, some_images(random, 4), CPU)
+    assert all(torch.equal(a, b) for a, b in zip(weights, network.parameters(), strict=True))
+    assert all(layer.momentum == 0.1 for layer in network.modules() if isinstance(layer, nn.BatchNorm2d))
+    assert all(weight.grad is None for weight in network.parameters())
+
+
+def test_refreshed_eval_mode_agrees_with_train_mode(network, random):
+    images = some_images(random, 20)
+    refresh_batch_norm(network, images, CPU)
+    latents = encode(network, images, CPU)
+    trained = network.train()(to_batch(images, CPU)).detach()
+    torch.testing.assert_close(latents, trained, rtol=1e-2, atol=1e-2)

@@ -1,0 +1,50 @@
+import pytest
+import torch
+from torch import nn
+
+from lmfcn.algorithm.network import TextureFCN
+
+
+def test_layers_and_shapes_are_those_of_table_1():
+    network = TextureFCN(in_channels=3, latent_dim=16)
+    shapes, batch = [], torch.rand(2, 3, 32, 48)
+    for layer in network.features:
+        batch = layer(batch)
+        if isinstance(layer, nn.Conv2d | nn.MaxPool2d):
+            shapes.append(tuple(batch.shape[1:]))
+    assert shapes == [(64, 32, 48), (64, 16, 24), (128, 16, 24), (128, 8, 12), (16, 8, 12)]
+    kinds = [type(layer).__name__ for layer in network.features]
+    block = ["Conv2d", "BatchNorm2d", "ReLU"]
+    assert kinds == [*block, "MaxPool2d", *block, "MaxPool2d", *block]
+
+
+def test_number_of_weights_by_hand():
+    weights = sum(weight.numel() for weight in TextureFCN(3, 16).parameters())
+    convolutions = 9 * (3 * 64 + 64 * 128 + 128 * 16)
+    assert weights == convolutions + 2 * (64 + 128 + 16)
+
+
+def test_output_is_the_mean_of_the_last_maps():
+    network, batch = TextureFCN(1, 4).eval(), torch.rand(2, 1, 16, 16)
+    torch.testing.assert_close(network(batch), network.features(batch).flatten(2).mean(dim=2))
+
+
+@pytest.mark.parametrize(("channels", "height", "width"), [(1, 8, 8), (3, 9, 31), (7, 64, 40)])
+def test_any_channels_and_any_size_from_8_up(channels, height, width):
+    network = TextureFCN(channels, 5, widths=(4, 6))
+    assert network(torch.rand(1, channels, height, width)).shape == (1, 5)
+
+
+def test_widths_set_the_depth():
+    network = TextureFCN(1, 5, widths=(4, 6, 8))
+    convolutions = [layer.out_channels for layer in network.features if isinstance(layer, nn.Conv2d)]
+    assert convolutions == [4, 6, 8, 5]
+
+
+def test_weights_come_from_the_generator_and_leave_the_global_one_alone():
+    before = torch.get_rng_state()
+    one, same = (TextureFCN(1, 4, generator=torch.Generator().manual_seed(7)) for _ in range(2))
+    other = TextureFCN(1, 4, generator=torch.Generator().manual_seed(8))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(one.features[0].weight, same.features[0].weight)
+    assert not torch.equal(one.features[0].weight, other.features[0].weight)

@@ -1,0 +1,205 @@
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+import torch
+
+from lmfcn.algorithm.encode import encode
+from lmfcn.algorithm.errors import TrainingError, TrainingWarning
+from lmfcn.algorithm.network import TextureFCN
+from lmfcn.algorithm.score import balanced_accuracy
+from lmfcn.algorithm.settings import Settings
+from lmfcn.algorithm.training import BinaryTraining, Problem
+
+CPU = torch.device("cpu")
+QUICK = Settings(epochs=3, passes=1, batch_size=8, learning_rate=3e-3)
+
+
+def problem_of(textures, *, validate: bool = True) -> Problem:
+    images, labels = textures[0][..., None], torch.from_numpy(textures[1].copy())
+    if not validate:
+        return Problem(images, labels)
+    return Problem(images[:20], labels[:20], images[20:], labels[20:])
+
+
+def training_of(problem: Problem, settings: Settings = QUICK, seed: int = 0, **options) -> BinaryTraining:
+    generator = torch.Generator().manual_seed(seed)
+    network = TextureFCN(problem.images.shape[3], 4, (6, 8), generator=generator)
+    return BinaryTraining(network, problem, settings, generator, **options)
+
+
+def measured(history) -> list[dict]:
+    """The records without their timings, which differ from run to run."""
+    return [
+        {name: value for name, value in asdict(record).items() if not name.startswith("seconds")} for record in history
+    ]
+
+
+def test_history_has_the_untrained_network_and_every_round(textures):
+    training = training_of(problem_of(textures))
+    training.run()
+    records = list(training.history)
+    assert [record.epoch for record in records] == [0, 1, 2, 3]
+    assert records[-1].n_backpropagated == 0
+    assert all(record.n_backpropagated > 0 for record in records[:-1])
+    for record in records:
+        assert record.n_support + record.n_settled == 20
+        assert record.n_misclassified <= record.n_support
+        assert record.seconds_encoding > 0
+        assert record.latent_spread > 0
+
+
+def test_the_first_record_describes_the_untrained_network(textures):
+    problem = problem_of(textures)
+    training = training_of(problem)
+    record, space = training_of(problem).train_epoch(0)
+    training.run()
+    assert measured([record]) == measured([training.history[0]])
+    assert record.n_support == len(space.margin.support)
+    assert record.gamma == space.decision.gamma
+
+
+def test_the_kept_network_and_svm_reproduce_the_kept_score(textures):
+    problem = problem_of(textures)
+    training = training_of(problem)
+    training.run()
+    kept = training.kept
+    decisions = kept.decision.decide(encode(kept.network, problem.validation_images, CPU))
+    score = balanced_accuracy(problem.validation_labels, (decisions > 0).long())
+    assert score == kept.score == training.history[kept.epoch].validation_balanced_accuracy
+    assert len(kept.support) == training.history[kept.epoch].n_support
+
+
+def test_the_kept_decision_gives_the_training_decisions_of_its_epoch(textures):
+    problem, spaces = problem_of(textures), []
+    training = training_of(problem, observe=lambda _, space: spaces.append(space))
+    training.run()
+    kept, space = training.kept, spaces[training.kept.epoch]
+    wrong = (kept.decision.decide(encode(kept.network, problem.images, CPU)) > 0) != (problem.labels == 1)
+    assert wrong.nonzero()[:, 0].tolist() == space.margin.misclassified.tolist()
+
+
+def test_kept_weights_are_a_copy(textures):
+    training = training_of(problem_of(textures))
+    training.train_epoch(0)
+    kept, trained = training.kept.network, training.network
+    assert kept is not trained
+    first = kept.features[0].weight, trained.features[0].weight
+    assert not torch.equal(*first)
+    untrained = training_of(problem_of(textures)).network.features[0].weight
+    assert torch.equal(first[0], untrained)
+
+
+@pytest.mark.parametrize(("scores", "kept"), [([0.6, 0.8, 0.8, 0.7], 1), ([0.9, 0.8, 0.9, 0.9], 0), ([0.5, 0.6, 0.7, 0.8], 3)])
+def test_best_validation_epoch_is_kept_the_earlier_on_a_tie(textures, monkeypatch, scores, kept):
+    given = iter(scores)
+    monkeypatch.setattr(BinaryTraining, "_validation_score", lambda *_: next(given))
+    training = training_of(problem_of(textures))
+    training.run()
+    assert training.kept.epoch == kept
+
+
+def test_without_validation_images_the_last_epoch_is_kept(textures):
+    training = training_of(problem_of(textures, validate=False))
+    training.run()
+    assert training.kept.epoch == 3
+    assert training.history.column("validation_balanced_accuracy") == [None] * 4
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [QUICK, replace(QUICK, support_loss="pull", units="latent", standardize=False, batch_size="all", optimizer="adadelta")],
+    ids=["default", "paper"],
+)
+def test_same_seed_same_history_and_same_weights_bit_for_bit(textures, settings):
+    one, same, other = (training_of(problem_of(textures), settings, seed) for seed in (1, 1, 2))
+    for training in (one, same, other):
+        training.run()
+    assert measured(one.history) == measured(same.history)
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(one.kept.network.state_dict().values(), same.kept.network.state_dict().values(), strict=True)
+    )
+    assert torch.equal(one.kept.decision.coefficients, same.kept.decision.coefficients)
+    assert measured(one.history) != measured(other.history)
+
+
+def test_training_separates_what_it_is_shown(textures):
+    settings = replace(QUICK, epochs=8, passes=3)
+    training = training_of(problem_of(textures), settings)
+    training.run()
+    first, last = training.history[0], training.history[-1]
+    assert last.train_balanced_accuracy == 1.0
+    assert last.support_loss < first.support_loss
+    assert last.validation_balanced_accuracy > first.validation_balanced_accuracy
+
+
+def test_all_three_terms_can_be_on(textures):
+    training = training_of(problem_of(textures), replace(QUICK, sh_close=2))
+    training.run()
+    assert training.history[0].separation_loss > 0
+    assert training.history[0].n_backpropagated == 20
+
+
+def test_images_are_not_changed_and_stay_bytes(textures):
+    problem = problem_of(textures)
+    before = problem.images.copy()
+    training_of(problem).run()
+    assert problem.images.dtype == np.uint8
+    assert np.array_equal(problem.images, before)
+
+
+def test_identical_images_are_named_before_training(textures):
+    images = np.repeat(textures[0][:1, ..., None], 8, axis=0)
+    with pytest.raises(TrainingError, match=r"All 8 images have the same latents.*epoch 0.*check that the images differ"):
+        training_of(Problem(images, torch.arange(8) % 2)).run()
+
+
+def test_constant_images_of_different_brightness_are_learnt():
+    levels = np.array([10, 12, 14, 16, 200, 210, 220, 230], dtype=np.uint8)
+    images = np.broadcast_to(levels[:, None, None, None], (8, 12, 12, 1)).copy()
+    training = training_of(Problem(images, torch.arange(8) // 4))
+    training.run()
+    assert training.history[-1].train_balanced_accuracy == 1.0
+
+
+def test_collapse_after_training_names_the_epoch_and_a_cure(textures, monkeypatch):
+    training = training_of(problem_of(textures))
+    training.train_epoch(0)
+    for weight in training.network.parameters():
+        torch.nn.init.zeros_(weight)
+    with pytest.raises(TrainingError, match=r"collapsed to one point in epoch 1; try a smaller learning_rate"):
+        training.train_epoch(1)
+
+
+def test_latents_that_are_not_finite_name_the_epoch(textures):
+    training = training_of(problem_of(textures))
+    torch.nn.init.constant_(training.network.features[0].weight, float("nan"))
+    with pytest.raises(TrainingError, match=r"latents are no longer finite in epoch 2; try a smaller learning_rate"):
+        training.train_epoch(2)
+
+
+def test_a_loss_that_is_not_finite_names_the_epoch(textures, monkeypatch):
+    training = training_of(problem_of(textures))
+    monkeypatch.setattr("lmfcn.algorithm.backpropagation.contrast_loss", lambda own, *_: own[0].sum() * float("inf"))
+    with pytest.raises(TrainingError, match=r"The loss became -?(inf|nan) in epoch 0; try a smaller learning_rate"):
+        training.train_epoch(0)
+
+
+def test_no_anchor_for_anyone_ends_training_with_a_warning(textures):
+    # So small a C makes every image a bounded support vector.
+    settings = replace(QUICK, C=1e-6, wr_close=0)
+    training = training_of(problem_of(textures), settings)
+    with pytest.warns(TrainingWarning, match=r"ended in epoch 0: none of the 20 images .* allowed anchor .*larger C"):
+        training.run()
+    assert len(training.history) == 1
+    assert training.history[0].n_without_anchor == 20
+    assert training.kept.epoch == 0
+
+
+def test_nothing_left_to_correct_ends_training_with_a_warning(textures):
+    settings = replace(QUICK, C=1e6, sv_close=0)
+    training = training_of(problem_of(textures), settings)
+    with pytest.warns(TrainingWarning, match="there is nothing left to learn"):
+        training.run()
+    assert training.history[-1].n_misclassified == 0

@@ -1,0 +1,72 @@
+import re
+import subprocess
+import sys
+
+import pytest
+
+from lmfcn import __version__
+from lmfcn.algorithm.history import History
+from lmfcn.baselines.cnn import CNNRecord
+
+
+def lmfcn(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lmfcn", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def demo_folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("demo") / "new" / "folder"
+    result = lmfcn("demo", "--output", folder, "--epochs", "2", "--size", "16", "--images", "8", "--seed", "3")
+    assert result.returncode == 0, result.stderr
+    assert f"Report: {folder}/report.html" in result.stdout.replace("\n", "")
+    assert "LMFCN, 16 dimensions" in result.stdout
+    assert "3/3" in result.stderr
+    return folder
+
+
+def test_help_tells_what_there_is():
+    result = lmfcn("--help")
+    assert result.returncode == 0
+    assert "demo" in result.stdout
+
+
+def test_version():
+    assert lmfcn("--version").stdout == f"lmfcn {__version__}\n"
+
+
+def test_demo_writes_the_report_and_the_histories(demo_folder):
+    assert sorted(path.name for path in demo_folder.iterdir()) == [
+        "cnn-16-dimensions.jsonl",
+        "lmfcn-16-dimensions.jsonl",
+        "lmfcn-2-dimensions.jsonl",
+        "report.html",
+    ]
+    assert len(History.load(demo_folder / "lmfcn-2-dimensions.jsonl")) == 3
+    assert len(History.load(demo_folder / "cnn-16-dimensions.jsonl", CNNRecord)) == 3
+
+
+def test_the_report_is_self_contained_and_small(demo_folder):
+    page = (demo_folder / "report.html").read_text()
+    assert len(page) < 5_000_000
+    without_pictures = re.sub(r"data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+", "", page)
+    assert not re.findall(r"(?:https?:)?//[a-z]", without_pictures)
+    assert len(re.findall(r"data:image/png", page)) == 3 + 1  # a frame per epoch, the first one also as picture
+    for name in ("LMFCN, 2 dimensions", "LMFCN, 16 dimensions", "CNN, 16 dimensions"):
+        assert name in page
+
+
+@pytest.mark.parametrize("arguments", [["demo", "--epochs", "0"], ["demo", "--size", "4"], ["unknown"], ["demo", "x"]])
+def test_wrong_use_ends_with_code_2(arguments):
+    result = lmfcn(*arguments)
+    assert result.returncode == 2
+    assert "Traceback" not in result.stderr
+
+
+def test_an_unwritable_folder_is_one_sentence_and_code_2(tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    result = lmfcn("demo", "--output", tmp_path / "taken")
+    assert result.returncode == 2
+    assert result.stderr.startswith("Error: ")
+    assert "taken" in result.stderr
+    assert "Traceback" not in result.stderr

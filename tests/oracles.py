@@ -1,0 +1,79 @@
+"""Slow, obvious twins of the algorithm: one loop per sum and per rule of the paper, no tensors."""
+
+import math
+
+Point = list[float]
+
+
+def squared_distance(a: Point, b: Point) -> float:
+    return sum((x - y) ** 2 for x, y in zip(a, b, strict=True))
+
+
+def squared_distances(points: list[Point]) -> list[list[float]]:
+    return [[squared_distance(a, b) for b in points] for a in points]
+
+
+def gamma_from_scale(points: list[Point]) -> float:
+    entries = [entry for point in points for entry in point]
+    mean = sum(entries) / len(entries)
+    variance = sum((entry - mean) ** 2 for entry in entries) / len(entries)
+    return 1 / (len(points[0]) * variance)
+
+
+def nearest(distances: list[list[float]], i: int, allowed: list[int], k: int) -> list[int]:
+    return sorted(allowed, key=lambda j: distances[i][j])[:k]
+
+
+def support_anchors(distances, labels, support, misclassified, k):
+    """Equation 4: j is ruled out if it is i, a support vector, of another class or misclassified."""
+    n = len(labels)
+    return {
+        i: nearest(
+            distances,
+            i,
+            [j for j in range(n) if i != j and j not in support and labels[i] == labels[j] and j not in misclassified],
+            k,
+        )
+        for i in support
+    }
+
+
+def correction_anchors(distances, labels, support, misclassified, k, *, any_class):
+    """Equation 6: j must be another support vector; of the image's own class unless any will do."""
+    return {
+        i: nearest(distances, i, [j for j in support if j != i and (any_class or labels[i] == labels[j])], k)
+        for i in misclassified
+    }
+
+
+def opposite_anchors(distances, labels, moved, settled, k):
+    """Equation 8: j must be settled and of the other class."""
+    return {i: nearest(distances, i, [j for j in settled if labels[i] != labels[j]], k) for i in moved}
+
+
+def pull_loss(points: list[Point], anchors: dict[int, list[int]], *, squared: bool = True) -> float:
+    """Equations 11 and 12."""
+    if not anchors:
+        return 0.0
+    total = 0.0
+    for i, chosen in anchors.items():
+        for j in chosen:
+            distance = squared_distance(points[i], points[j])
+            total += distance if squared else math.sqrt(distance)
+    return total / len(anchors)
+
+
+def separation_loss(points: list[Point], anchors: dict[int, list[int]]) -> float:
+    """Equation 13."""
+    total = sum(squared_distance(points[i], points[j]) for i, chosen in anchors.items() for j in chosen)
+    return len(anchors) / total if total else 0.0
+
+
+def contrast_loss(points, own: dict[int, list[int]], other: dict[int, list[int]], sharpness: float) -> float:
+    costs = []
+    for i in own:
+        if own[i] and other[i]:
+            near = sum(squared_distance(points[i], points[j]) for j in own[i]) / len(own[i])
+            far = sum(squared_distance(points[i], points[j]) for j in other[i]) / len(other[i])
+            costs.append(math.log1p(math.exp(sharpness * (near - far) + 1)))
+    return sum(costs) / len(costs) if costs else 0.0

@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+import torch
+
+from lmfcn.algorithm.history import Stopwatch
+from lmfcn.algorithm.latent_space import survey
+from lmfcn.algorithm.settings import Settings
+from lmfcn.classifier import LMFCNClassifier
+from lmfcn.report.curves import comparison_curves, training_curves
+from lmfcn.report.samples import sample_images
+from lmfcn.report.space import anchor_figure, epoch_frame, shared_limits
+from lmfcn.report.style import CLASS_COLORS, as_png, as_svg
+
+
+@pytest.fixture(scope="module")
+def space():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(40) % 2
+    latents = torch.randn(40, 2, generator=generator) + labels[:, None] * 1.5
+    return survey(latents, labels, Settings(), Stopwatch()), labels.numpy()
+
+
+@pytest.fixture(scope="module")
+def fitted(textures):
+    return LMFCNClassifier(latent_dim=2, widths=(4, 4), epochs=2, passes=1, random_state=0).fit(*textures)
+
+
+def test_limits_hold_nearly_all_latents(space):
+    left, right, bottom, top = shared_limits([space[0]])
+    x, y = space[0].latents.numpy().T
+    assert np.mean((x > left) & (x < right) & (y > bottom) & (y < top)) > 0.95
+
+
+def test_regions_follow_the_decision(space):
+    figure = epoch_frame(*space, shared_limits([space[0]]), "epoch 0")
+    marks = [collection for collection in figure.axes[0].collections if len(collection.get_offsets()) == 20]
+    assert len(marks) == 2
+    n_large = sum(int((collection.get_sizes() > 30).sum()) for collection in marks)
+    assert n_large == len(space[0].margin.support)
+    assert figure.axes[0].get_title() == "epoch 0"
+
+
+def test_anchor_figure_draws_a_line_per_pair(space):
+    figure = anchor_figure(*space, shared_limits([space[0]]), k=2)
+    assert len(figure.axes) == 3
+    from matplotlib.collections import LineCollection
+
+    n_lines = [
+        sum(len(c.get_segments()) for c in axes.collections if type(c) is LineCollection) for axes in figure.axes
+    ]
+    margin = space[0].margin
+    assert n_lines[0] == 2 * len(margin.support)
+    assert n_lines[1] == len(margin.misclassified)
+    assert n_lines[2] == len(margin.settled)
+
+
+def test_training_curves_show_the_recorded_values(fitted):
+    figure = training_curves(fitted.history_, fitted.best_epoch_)
+    drawn = {line.get_label(): list(line.get_ydata()) for axes in figure.axes for line in axes.lines}
+    assert drawn["validation"] == fitted.history_.column("validation_balanced_accuracy")
+    assert drawn["support vectors"] == fitted.history_.column("n_support")
+    assert drawn["support loss"] == fitted.history_.column("support_loss")
+
+
+def test_comparison_counts_images_before_each_epoch(fitted):
+    figure = comparison_curves({"ours": fitted.history_})
+    _, by_images = figure.axes
+    counts = fitted.history_.column("n_backpropagated")
+    assert list(by_images.lines[0].get_xdata()) == [0, counts[0], counts[0] + counts[1]]
+
+
+def test_samples_show_every_class(textures):
+    figure = sample_images(*textures, per_class=3)
+    assert len(figure.axes) == 6
+    shown = [axes.images[0].get_array() for axes in figure.axes]
+    assert np.array_equal(shown[0], textures[0][textures[1] == 0][0])
+    assert np.array_equal(shown[3], textures[0][textures[1] == 1][0])
+
+
+def test_pictures_are_inline_addresses(textures):
+    figure = sample_images(*textures, per_class=2)
+    assert as_svg(figure).startswith("data:image/svg+xml;base64,")
+    assert as_png(figure).startswith("data:image/png;base64,")
+    assert len(set(CLASS_COLORS)) == 2

@@ -1,0 +1,298 @@
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+from lmfcn import LMFCNClassifier, make_gaussians
+from lmfcn.algorithm.errors import TrainingWarning
+from lmfcn.algorithm.settings import PRESETS, Settings
+
+
+def quick(**changes) -> LMFCNClassifier:
+    options = {"latent_dim": 4, "widths": (6, 8), "epochs": 2, "passes": 1, "random_state": 0, "device": "cpu"}
+    return LMFCNClassifier(**{**options, **changes})
+
+
+@pytest.fixture(scope="module")
+def fitted(textures):
+    return quick().fit(*textures)
+
+
+def test_predictions_are_labels_and_follow_the_sign_of_the_decision(textures, fitted):
+    images, labels = textures
+    predicted, decisions = fitted.predict(images), fitted.decision_function(images)
+    assert predicted.shape == decisions.shape == labels.shape
+    assert np.array_equal(predicted, (decisions > 0).astype(int))
+    assert fitted.classes_.tolist() == [0, 1]
+
+
+def test_decision_is_the_rbf_sum_over_the_support_vectors(textures, fitted):
+    latents = fitted.transform(textures[0])
+    support = latents[fitted.support_]
+    gamma = fitted.history_[fitted.best_epoch_].gamma
+    squared = ((latents[:, None] - support) ** 2).sum(axis=2)
+    by_hand = np.exp(-gamma * squared) @ fitted.dual_coef_[0] + fitted.intercept_[0]
+    assert fitted.decision_function(textures[0]) == pytest.approx(by_hand, abs=1e-4)
+
+
+def test_fitted_attributes(textures, fitted):
+    assert fitted.n_iter_ == 2
+    assert len(fitted.history_) == 3
+    scores = fitted.history_.column("validation_balanced_accuracy")
+    assert fitted.best_epoch_ == scores.index(max(scores))
+    assert fitted.transform(textures[0]).shape == (len(textures[0]), 4)
+    assert len(fitted.support_) == fitted.history_[fitted.best_epoch_].n_support
+
+
+def test_support_indices_point_into_x(textures):
+    images, labels = textures
+    fitted = quick(validation_fraction=0.4).fit(images, labels)
+    # A positive coefficient belongs to class 1, a negative one to class 0.
+    assert np.array_equal(labels[fitted.support_], (fitted.dual_coef_[0] > 0).astype(int))
+    assert len(fitted.support_) <= 20
+
+
+def test_string_labels_and_their_order(textures):
+    images, labels = textures
+    names = np.array(["zinc", "brass"])[labels]
+    fitted = quick().fit(images, names)
+    assert fitted.classes_.tolist() == ["brass", "zinc"]
+    assert set(fitted.predict(images)) <= {"brass", "zinc"}
+    assert np.array_equal(fitted.predict(images) == "zinc", fitted.decision_function(images) > 0)
+
+
+@pytest.mark.parametrize(
+    "convert",
+    [
+        lambda images: images.astype(np.uint16) * 257,
+        lambda images: images.astype(np.float32) / 255,
+        lambda images: images.astype(np.float64) / 255,
+        lambda images: images[..., None],
+    ],
+    ids=["uint16", "float32", "float64", "one channel"],
+)
+def test_the_same_pixels_in_another_form_give_the_same_decisions(textures, fitted, convert):
+    images, labels = textures
+    other = quick().fit(convert(images), labels)
+    assert other.decision_function(convert(images)) == pytest.approx(fitted.decision_function(images), abs=1e-2)
+
+
+def test_colour_and_many_channels():
+    for channels in (3, 7):
+        images, labels = make_gaussians(6, (10, 14), random_state=0, channels=channels)
+        assert quick().fit(images, labels).predict(images).shape == (12,)
+
+
+def test_prediction_on_another_image_size(fitted):
+    larger, _ = make_gaussians(2, 40, random_state=1)
+    assert fitted.predict(larger).shape == (4,)
+
+
+def test_fit_is_repeatable_bit_for_bit_and_touches_no_global_seed(textures, fitted):
+    numpy_state, torch_state = np.random.get_state()[1].copy(), torch.get_rng_state()
+    same = quick().fit(*textures)
+    assert np.array_equal(np.random.get_state()[1], numpy_state)
+    assert torch.equal(torch.get_rng_state(), torch_state)
+    assert np.array_equal(same.decision_function(textures[0]), fitted.decision_function(textures[0]))
+    assert same.history_.column("support_loss") == fitted.history_.column("support_loss")
+    assert not np.array_equal(
+        quick(random_state=1).fit(*textures).decision_function(textures[0]), fitted.decision_function(textures[0])
+    )
+
+
+def test_refitting_forgets_the_first_fit(textures, fitted):
+    images, labels = make_gaussians(5, 12, random_state=3, channels=2)
+    twice = quick().fit(images, labels).fit(*textures)
+    assert np.array_equal(twice.decision_function(textures[0]), fitted.decision_function(textures[0]))
+
+
+def test_validation_images_choose_the_epoch_and_x_stays_whole(textures):
+    images, labels = textures
+    fitted = quick().fit(images[:20], labels[:20], validation=(images[20:], labels[20:]))
+    right = fitted.predict(images[20:]) == labels[20:]
+    recalls = [right[labels[20:] == label].mean() for label in (0, 1)]
+    assert np.mean(recalls) == pytest.approx(fitted.history_[fitted.best_epoch_].validation_balanced_accuracy)
+
+
+def test_without_validation_the_last_epoch_is_kept(textures):
+    fitted = quick(validation_fraction=0).fit(*textures)
+    assert fitted.best_epoch_ == 2
+    assert fitted.history_[0].validation_balanced_accuracy is None
+
+
+def test_groups_are_respected(textures, monkeypatch):
+    images, labels = textures
+    seen = {}
+
+    def spy(numbers, fraction, random, groups):
+        seen["groups"] = groups
+        return np.arange(20), np.arange(20, 32)
+
+    monkeypatch.setattr("lmfcn.data.training_data.hold_out", spy)
+    quick().fit(images, labels, groups=np.arange(32) // 2)
+    assert seen["groups"].tolist() == (np.arange(32) // 2).tolist()
+
+
+def test_images_and_labels_are_not_changed(textures):
+    images, labels = textures[0].copy(), textures[1].copy()
+    quick().fit(images, labels).predict(images)
+    assert np.array_equal(images, textures[0])
+    assert np.array_equal(labels, textures[1])
+
+
+def test_clone_and_parameters(fitted):
+    copy = clone(fitted)
+    assert copy.get_params() == fitted.get_params()
+    assert not hasattr(copy, "network_")
+    assert copy.set_params(C=3.0).C == 3.0
+
+
+def test_pickling_keeps_the_decisions(textures, fitted):
+    again = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(again.decision_function(textures[0]), fitted.decision_function(textures[0]))
+
+
+def test_defaults_are_those_of_the_settings():
+    parameters = LMFCNClassifier().get_params()
+    for name, value in vars(Settings()).items():
+        assert parameters[name] == value, name
+    assert parameters["validation_fraction"] == 0.2
+    assert parameters["epochs"] == 15
+
+
+def test_paper_preset_replaces_defaults_and_keeps_what_was_set(textures):
+    fitted = quick(preset="paper", C=2.5).fit(*textures)
+    assert fitted.settings_.C == 2.5
+    assert fitted.settings_.epochs == 2
+    for name in set(PRESETS["paper"]) - {"C", "latent_dim", "passes"}:
+        assert getattr(fitted.settings_, name) == PRESETS["paper"][name]
+    assert fitted.transform(textures[0]).shape[1] == 4
+    with_default_size = LMFCNClassifier(preset="paper", epochs=1, random_state=0, device="cpu").fit(*textures)
+    assert with_default_size.transform(textures[0]).shape[1] == PRESETS["paper"]["latent_dim"]
+
+
+def test_class_weight_by_label(textures):
+    images, labels = textures
+    names = np.array(["a", "b"])[labels]
+    fitted = quick(class_weight={"b": 3.0}).fit(images, names)
+    assert fitted.settings_.class_weight == {0: 1.0, 1: 3.0}
+    with pytest.raises(ValueError, match=r"class_weight names labels that are not in y: \['c'\]"):
+        quick(class_weight={"c": 3.0}).fit(images, names)
+
+
+def test_on_epoch_sees_every_epoch(textures):
+    seen = []
+    fitted = quick(on_epoch=lambda record, space: seen.append((record, len(space.margin.support)))).fit(*textures)
+    assert [record for record, _ in seen] == list(fitted.history_)
+    assert [n for _, n in seen] == fitted.history_.column("n_support")
+
+
+def test_verbose_shows_progress_on_standard_error(textures, capsys):
+    quick(verbose=True).fit(*textures)
+    shown = capsys.readouterr()
+    assert "3/3" in shown.err
+    assert "support vectors" in shown.err
+    assert shown.out == ""
+
+
+def test_quiet_by_default(textures, capsys):
+    quick().fit(*textures)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_not_fitted(textures):
+    for method in ("predict", "decision_function", "transform"):
+        with pytest.raises(NotFittedError):
+            getattr(quick(), method)(textures[0])
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"latent_dim": 0}, "latent_dim must be at least 1, got 0"),
+        ({"latent_dim": 2.5}, "latent_dim must be a whole number, got 2.5"),
+        ({"widths": (4, 0)}, "widths must be at least 1, got 0"),
+        ({"epochs": 0}, "epochs must be at least 1, got 0"),
+        ({"epochs": True}, "epochs must be a whole number, got True"),
+        ({"sv_close": -1}, "sv_close must be at least 0, got -1"),
+        ({"sv_close": 0, "wr_close": 0}, "at least one must be positive"),
+        ({"C": 0}, "C must be greater than 0 and finite, got 0"),
+        ({"C": "large"}, "C must be a number greater than 0, got 'large'"),
+        ({"C": float("inf")}, "C must be greater than 0 and finite, got inf"),
+        ({"gamma": -1.0}, "gamma must be greater than 0"),
+        ({"gamma": "auto"}, "gamma must be a number greater than 0, got 'auto'"),
+        ({"gamma_factor": 0}, "gamma_factor must be greater than 0"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"passes": 0}, "passes must be at least 1, got 0"),
+        ({"learning_rate": -0.1}, "learning_rate must be greater than 0 and finite, got -0.1"),
+        ({"weight_decay": -1}, "weight_decay must be at least 0 and finite, got -1"),
+        ({"support_loss": "push"}, "support_loss must be one of 'contrast', 'pull', got 'push'"),
+        ({"distance": "cosine"}, "distance must be one of"),
+        ({"units": "pixels"}, "units must be one of"),
+        ({"correction_class": "other"}, "correction_class must be one of"),
+        ({"optimizer": "sgd"}, "optimizer must be one of"),
+        ({"class_weight": "heavy"}, "class_weight must be one of"),
+        ({"preset": "papers"}, "preset must be one of None, 'paper', got 'papers'"),
+        ({"validation_fraction": 1.0}, "validation_fraction must be less than 1, got 1.0"),
+        ({"validation_fraction": -0.1}, "validation_fraction must be at least 0"),
+        ({"device": "abacus"}, "device must be 'auto' or a device that torch has here, such as 'cpu', got 'abacus'"),
+        ({"random_state": "seed"}, "random_state must be None"),
+    ],
+)
+def test_bad_parameters_are_refused_with_a_reason(textures, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        quick(**parameters).fit(*textures)
+
+
+def test_bad_images_and_labels_reach_the_user_as_one_sentence(textures):
+    images, labels = textures
+    with pytest.raises(ValueError, match="same length, got 32 images and 31 labels"):
+        quick().fit(images, labels[:-1])
+    with pytest.raises(ValueError, match="at least two classes, got 1"):
+        quick().fit(images, np.zeros(32))
+    with pytest.raises(ValueError, match=r"handles two classes, got 3: \[0, 1, 2\]"):
+        quick().fit(images, np.arange(32) % 3)
+    with pytest.raises(ValueError, match="Class 'rare' has 1 image; at least 3 are needed"):
+        quick().fit(images, ["rare"] + ["common"] * 31)
+
+
+def test_images_unlike_the_training_images_are_refused(textures, fitted):
+    images = textures[0]
+    with pytest.raises(ValueError, match="X has 3 channels, but the classifier was fitted on images with 1"):
+        fitted.predict(np.repeat(images[..., None], 3, axis=3))
+    with pytest.raises(ValueError, match="X has float pixels, but the classifier was fitted on uint8 ones"):
+        fitted.transform(images / 255)
+    with pytest.raises(ValueError, match="at least 8x8 pixels"):
+        fitted.predict(images[:, :5])
+
+
+def test_a_failed_refit_leaves_the_fitted_model(textures):
+    fitted = quick().fit(*textures)
+    before = fitted.decision_function(textures[0])
+    with pytest.raises(ValueError, match="same length"):
+        fitted.fit(textures[0], [0, 1])
+    assert np.array_equal(fitted.decision_function(textures[0]), before)
+
+
+def test_two_images_per_class_are_enough_without_validation(textures):
+    images, labels = textures
+    few = np.concatenate([np.flatnonzero(labels == label)[:2] for label in (0, 1)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TrainingWarning)  # with four images all may be support vectors
+        fitted = quick(validation_fraction=0).fit(images[few], labels[few])
+    assert fitted.predict(images).shape == labels.shape
+
+
+@pytest.mark.slow
+def test_the_default_recipe_learns_striped_gaussians():
+    random = np.random.default_rng(1)
+    train, validation, test = (make_gaussians(n, 64, random) for n in (60, 60, 100))
+    fitted = LMFCNClassifier(latent_dim=16, epochs=8, random_state=1).fit(*train, validation=validation)
+    right = fitted.predict(test[0]) == test[1]
+    history = fitted.history_
+    assert right.mean() >= 0.93
+    assert min(history.column("n_support")) <= history[0].n_support / 2
