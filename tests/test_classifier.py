@@ -124,17 +124,13 @@ def test_without_validation_the_last_epoch_is_kept(textures):
     assert fitted.history_[0].validation_balanced_accuracy is None
 
 
-def test_groups_are_respected(textures, monkeypatch):
+def test_groups_are_respected(textures):
     images, labels = textures
-    seen = {}
-
-    def spy(numbers, fraction, random, groups):
-        seen["groups"] = groups
-        return np.arange(20), np.arange(20, 32)
-
-    monkeypatch.setattr("lmfcn.data.training_data.hold_out", spy)
-    quick().fit(images, labels, groups=np.arange(32) // 2)
-    assert seen["groups"].tolist() == (np.arange(32) // 2).tolist()
+    # Four groups, one of them half of all images: with single images held out, it would be on both sides.
+    groups = np.where(np.arange(32) < 16, 0, 1 + np.arange(32) % 3)
+    fitted = quick(validation_fraction=0.3, C=1e-3).fit(images, labels, groups=groups)
+    trained_on = set(groups[fitted.support_])  # with so small a C every training image is a support vector
+    assert len(fitted.support_) == sum(int((groups == group).sum()) for group in trained_on)
 
 
 def test_images_and_labels_are_not_changed(textures):

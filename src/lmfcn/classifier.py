@@ -60,12 +60,15 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         Whether the losses measure squared distances in units of the kernel (times gamma) or as they are.
     correction_class : {"own", "any"}, default="own"
         Class of the support vectors that misclassified images are moved to.
+    stand_ins : bool, default=True
+        Whether correctly classified support vectors serve as anchors for a class in which every image is a
+        support vector; without them such a class cannot learn.
     batch_size : int or "all", default=32
         Images per optimiser step; "all" takes one step on the whole set.
-    passes : int, default=3
+    passes : int, default=8
         How often an epoch goes through the images that move.
     optimizer : {"adamw", "adadelta"}, default="adamw"
-    learning_rate : float, default=0.001
+    learning_rate : float, default=0.0003
     final_rate : float, default=0.1
         Share of the learning rate that is left at the end.
     weight_decay : float, default=0.01
@@ -134,10 +137,11 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         distance: str = "squared",
         units: str = "kernel",
         correction_class: str = "own",
+        stand_ins: bool = True,
         batch_size: int | Literal["all"] = 32,
-        passes: int = 3,
+        passes: int = 8,
         optimizer: str = "adamw",
-        learning_rate: float = 1e-3,
+        learning_rate: float = 3e-4,
         final_rate: float = 0.1,
         weight_decay: float = 1e-2,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
@@ -163,6 +167,7 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.distance = distance
         self.units = units
         self.correction_class = correction_class
+        self.stand_ins = stand_ins
         self.batch_size = batch_size
         self.passes = passes
         self.optimizer = optimizer

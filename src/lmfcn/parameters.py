@@ -15,6 +15,7 @@ _CHOICES = {
     "correction_class": ("own", "any"),
     "optimizer": ("adamw", "adadelta"),
     "standardize": (True, False),
+    "stand_ins": (True, False),
 }
 
 

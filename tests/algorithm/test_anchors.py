@@ -1,9 +1,9 @@
-import oracles
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmfcn.algorithm.anchors import Anchors, correction_anchors, opposite_anchors, support_anchors
+import oracles
+from lmfcn.algorithm.anchors import Anchors, correction_anchors, opposite_anchors, support_anchors, with_stand_ins
 
 # Six images on a line at 0, 1, 3, 6, 10, 15; class 0 on the left. Image 2 is misclassified.
 PLACES = torch.tensor([0.0, 1.0, 3.0, 6.0, 10.0, 15.0])
@@ -44,6 +44,18 @@ def test_everyone_a_support_vector_leaves_no_anchor():
     anchors = support_anchors(DISTANCES, LABELS, torch.arange(6), torch.arange(0), k=3)
     assert as_dict(anchors) == {i: [] for i in range(6)}
     assert anchors.n_without == 6
+
+
+def test_a_class_without_settled_images_gets_its_correct_support_vectors():
+    # Class 1 is images 2, 4 and 5, all support vectors; 2 is misclassified.
+    pool = with_stand_ins(LABELS, settled=torch.tensor([0, 1]), misclassified=MISCLASSIFIED)
+    assert pool.tolist() == [0, 1, 4, 5]
+    anchors = support_anchors(DISTANCES, LABELS, torch.tensor([2, 3, 4, 5]), pool, k=2)
+    assert as_dict(anchors) == {2: [4, 5], 3: [1, 0], 4: [5], 5: [4]}
+
+
+def test_stand_ins_are_not_called_where_there_are_settled_images():
+    assert with_stand_ins(LABELS, SETTLED, MISCLASSIFIED).tolist() == SETTLED.tolist()
 
 
 def test_nobody_to_move_gives_no_anchors():
@@ -88,9 +100,7 @@ def divided_images(draw):
     distances = distances + distances.T
     labels = torch.randint(0, 2, (n,), generator=generator)
     role = torch.randint(0, 3, (n,), generator=generator)  # settled, support, misclassified
-    support, misclassified, settled = (
-        mask.nonzero()[:, 0] for mask in (role > 0, role == 2, role == 0)
-    )
+    support, misclassified, settled = (mask.nonzero()[:, 0] for mask in (role > 0, role == 2, role == 0))
     return distances, labels, support, misclassified, settled, draw(st.integers(1, 4))
 
 
@@ -122,7 +132,11 @@ def test_permuting_the_images_permutes_the_anchors(images, shuffler):
     plain = as_dict(support_anchors(distances, labels, support, settled, k))
     permuted = as_dict(
         support_anchors(
-            distances[order][:, order], labels[order], new_place[support].sort().values, new_place[settled].sort().values, k
+            distances[order][:, order],
+            labels[order],
+            new_place[support].sort().values,
+            new_place[settled].sort().values,
+            k,
         )
     )
     assert {order[i]: [order[j] for j in row] for i, row in permuted.items()} == plain

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 import numpy as np
-import oracles
 import pytest
 import torch
 
+import oracles
 from lmfcn.algorithm.backpropagation import Descent, losses
 from lmfcn.algorithm.encode import encode
 from lmfcn.algorithm.history import Stopwatch
@@ -15,7 +15,15 @@ from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.settings import Settings
 
 PAPER = Settings(
-    sv_close=3, wr_close=2, sh_close=2, C=2.0, standardize=False, support_loss="pull", units="latent", batch_size="all"
+    sv_close=3,
+    wr_close=2,
+    sh_close=2,
+    C=2.0,
+    standardize=False,
+    support_loss="pull",
+    units="latent",
+    stand_ins=False,
+    batch_size="all",
 )
 VARIANTS = {
     "paper": PAPER,
@@ -142,6 +150,17 @@ def test_the_whole_set_can_be_one_batch(small_problem, generator):
     moved = make_space(network, images, labels, PAPER).anchors.moved
     batches = list(Descent(network, replace(PAPER, passes=1), generator)._batches(moved))
     assert [sorted(batch.tolist()) for batch in batches] == [moved.tolist()]
+
+
+def test_one_batch_costs_what_the_equations_say():
+    # One class has no settled image, so part of S has no anchor; the terms still divide by all of S.
+    latents, labels = drawn_latents(1, n=12)
+    settings = replace(PAPER, C=1.0, sh_close=0)
+    space = survey(latents, labels, settings, Stopwatch())
+    moved = space.anchors.moved
+    batch = losses(space.latents[moved], moved, space, settings)
+    assert space.anchors.n_without > 0
+    assert batch.support.item() == pytest.approx(slow_losses(latents, labels, settings)[0], rel=1e-4)
 
 
 def test_only_support_vectors_move_when_the_third_term_is_off(small_problem, generator):

@@ -1,12 +1,12 @@
 import math
 
-import oracles
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import rbf_kernel as trusted_kernel
 
+import oracles
 from lmfcn.algorithm.geometry import (
     distances_in_place,
     gamma_from_scale,
@@ -56,7 +56,9 @@ def test_distances_to_other_points():
 
 
 points_strategy = st.integers(1, 5).flatmap(
-    lambda width: st.lists(st.lists(st.floats(-100, 100, width=32), min_size=width, max_size=width), min_size=2, max_size=9)
+    lambda width: st.lists(
+        st.lists(st.floats(-100, 100, width=32), min_size=width, max_size=width), min_size=2, max_size=9
+    )
 )
 
 

@@ -1,11 +1,11 @@
 import math
 
-import oracles
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oracles
 from lmfcn.algorithm.loss import contrast_loss, correction_loss, separation_loss, support_loss
 
 # Two moving images at (0, 0) and (1, 1), two anchors each; the second anchor of the second is not allowed.

@@ -43,10 +43,10 @@ def support_anchors(distances: Tensor, labels: Tensor, support: Tensor, settled:
     """Type 1, matrix *A*, equations 4 and 5: settled images of the same class.
 
     An allowed anchor is neither the image itself nor a support vector, has the image's class and is
-    classified correctly: that is, a settled image of the same class.
+    classified correctly: that is, another settled image of the same class.
     """
     allowed = _members(labels, settled) & _same_class(labels, support)
-    return _nearest_allowed(distances, support, allowed, k)
+    return _nearest_allowed(distances, support, _without_self(allowed, support), k)
 
 
 def correction_anchors(
@@ -57,11 +57,9 @@ def correction_anchors(
     The text wants it moved to the right side of the boundary, so the support vectors of its own class
     are used; with `any_class` all of them, as the equation has it.
     """
-    allowed = _members(labels, support).expand(len(misclassified), -1).clone()
-    if not any_class:
-        allowed &= _same_class(labels, misclassified)
-    allowed[torch.arange(len(misclassified)), misclassified] = False
-    return _nearest_allowed(distances, misclassified, allowed, k)
+    right_class = _same_class(labels, misclassified) | any_class
+    allowed = _members(labels, support) & right_class
+    return _nearest_allowed(distances, misclassified, _without_self(allowed, misclassified), k)
 
 
 def opposite_anchors(distances: Tensor, labels: Tensor, moved: Tensor, settled: Tensor, k: int) -> Anchors:
@@ -74,6 +72,21 @@ def opposite_anchors(distances: Tensor, labels: Tensor, moved: Tensor, settled: 
     return _nearest_allowed(distances, moved, allowed, k)
 
 
+def with_stand_ins(labels: Tensor, settled: Tensor, misclassified: Tensor) -> Tensor:
+    """Return `settled`, plus all correctly classified images of a class that has no settled one.
+
+    On a small or hard set every image may be a support vector. Equation 4 then allows no anchor, and the
+    method cannot start; the text of the paper asks of type 1 anchors only that they be classified correctly.
+    """
+    correct = ~_members(labels, misclassified)
+    pool = _members(labels, settled)
+    for label in labels.unique():
+        members = labels == label
+        if not bool((pool & members).any()):
+            pool |= correct & members
+    return pool.nonzero()[:, 0]
+
+
 def _members(labels: Tensor, indices: Tensor) -> Tensor:
     """Mask (n,) that is true at `indices`."""
     mask = torch.zeros_like(labels, dtype=torch.bool)
@@ -84,6 +97,10 @@ def _members(labels: Tensor, indices: Tensor) -> Tensor:
 def _same_class(labels: Tensor, moved: Tensor) -> Tensor:
     """Mask (m, n) of the images that have the class of each moving one."""
     return labels[moved][:, None] == labels[None, :]
+
+
+def _without_self(allowed: Tensor, moved: Tensor) -> Tensor:
+    return allowed.scatter(1, moved[:, None], value=False)
 
 
 def _nearest_allowed(distances: Tensor, moved: Tensor, allowed: Tensor, k: int) -> Anchors:

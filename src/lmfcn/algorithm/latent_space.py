@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lmfcn.algorithm.anchors import Anchors, correction_anchors, opposite_anchors, support_anchors
+from lmfcn.algorithm.anchors import Anchors, correction_anchors, opposite_anchors, support_anchors, with_stand_ins
 from lmfcn.algorithm.geometry import (
     LatentScale,
     distances_in_place,
@@ -31,14 +31,21 @@ class EpochAnchors:
 
     @property
     def moved(self) -> Tensor:
-        """Indices (m,) of the images to back-propagate: those that some term has an anchor for."""
-        terms = (self.support, self.correction, self.opposite)
-        return torch.cat([term.moved[term.valid.any(dim=1)] for term in terms]).unique()
+        """Indices (m,) of the images to back-propagate, those of all terms; none if nobody has an anchor.
+
+        An image without anchors goes along: the terms divide by the number of all their members.
+        """
+        moved = torch.cat([term.moved for term in self._terms]).unique()
+        return moved if any(bool(term.valid.any()) for term in self._terms) else moved[:0]
 
     @property
     def n_without(self) -> int:
         """Number of images that a term should move but has no anchor for."""
-        return sum(term.n_without for term in (self.support, self.correction, self.opposite))
+        return sum(term.n_without for term in self._terms)
+
+    @property
+    def _terms(self) -> tuple[Anchors, Anchors, Anchors]:
+        return self.support, self.correction, self.opposite
 
 
 @dataclass(frozen=True)
@@ -107,9 +114,12 @@ def choose_anchors(distances: Tensor, labels: Tensor, margin: Margin, settings: 
     misclassified = margin.misclassified if settings.wr_close else nobody
     settled = margin.settled if settings.sh_close else nobody
     any_class = settings.correction_class == "any"
+    pool = margin.settled
+    if settings.stand_ins:
+        pool = with_stand_ins(labels, margin.settled, margin.misclassified)
     return EpochAnchors(
-        support_anchors(distances, labels, support, margin.settled, settings.sv_close),
+        support_anchors(distances, labels, support, pool, settings.sv_close),
         correction_anchors(distances, labels, misclassified, margin.support, settings.wr_close, any_class=any_class),
         opposite_anchors(distances, labels, settled, margin.settled, settings.sh_close),
-        opposite_anchors(distances, labels, support, margin.settled, settings.sv_close),
+        opposite_anchors(distances, labels, support, pool, settings.sv_close),
     )

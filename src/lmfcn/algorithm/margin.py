@@ -54,7 +54,8 @@ def fit_margin(
     coefficients = torch.from_numpy(svm.dual_coef_[0]).to(kernel)
     order = support.argsort()  # scikit-learn lists them class by class
     support, coefficients, intercept = support[order], coefficients[order], float(svm.intercept_[0])
-    wrong = ((kernel[:, support] @ coefficients + intercept) > 0) != (labels == 1)
+    weights = kernel.new_zeros(len(labels)).index_put((support,), coefficients)
+    wrong = (kernel @ weights + intercept > 0) != (labels == 1)
     settled = ~wrong
     settled[support] = False
     return Margin(support, wrong.nonzero()[:, 0], settled.nonzero()[:, 0], coefficients, intercept)

@@ -33,6 +33,8 @@ class Settings:
         Whether the losses measure gamma times the squared distance, or the squared distance itself.
     correction_class : "own" or "any"
         Which support vectors a misclassified image may be moved to.
+    stand_ins : bool
+        Whether correctly classified support vectors serve as anchors for a class without settled images.
     batch_size : int or "all"
         Images per optimiser step; "all" is one step on the whole set, as in the paper.
     passes : int
@@ -60,10 +62,11 @@ class Settings:
     distance: Literal["squared", "euclidean"] = "squared"
     units: Literal["kernel", "latent"] = "kernel"
     correction_class: Literal["own", "any"] = "own"
+    stand_ins: bool = True
     batch_size: int | Literal["all"] = 32
-    passes: int = 3
+    passes: int = 8
     optimizer: Literal["adamw", "adadelta"] = "adamw"
-    learning_rate: float = 1e-3
+    learning_rate: float = 3e-4
     final_rate: float = 0.1
     weight_decay: float = 1e-2
     class_weight: Mapping[int, float] | Literal["balanced"] | None = None
@@ -77,6 +80,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "standardize": False,
         "support_loss": "pull",
         "units": "latent",
+        "stand_ins": False,
         "batch_size": "all",
         "passes": 1,
         "optimizer": "adadelta",

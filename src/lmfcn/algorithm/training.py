@@ -4,6 +4,7 @@ import copy
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -109,8 +110,19 @@ class BinaryTraining:
             rate = self.descent.start_epoch(epoch)
             last = epoch == self.settings.epochs
             n_images = 0 if last else self.descent.back_propagate(self.problem.images, space, epoch)  # step 5
-        spread = float(latents.std(dim=0, correction=0).square().mean().sqrt())
-        return self._record(epoch, score, space, spread, rate, n_images, clock), space
+        record = EpochRecord(
+            epoch=epoch,
+            validation_balanced_accuracy=score,
+            n_backpropagated=n_images,
+            learning_rate=rate,
+            latent_spread=float(latents.var(dim=0, correction=0).mean().sqrt()),
+            **self._describe(space),
+            seconds_encoding=clock.seconds["encoding"],
+            seconds_svm=clock.seconds["svm"],
+            seconds_anchors=clock.seconds["anchors"],
+            seconds_backpropagation=clock.seconds["backpropagation"],
+        )
+        return record, space
 
     def _encode_training_set(self, epoch: int) -> Tensor:
         device = self.problem.labels.device
@@ -145,38 +157,24 @@ class BinaryTraining:
             )
         warnings.warn(f"Training ended in epoch {record.epoch}: {message}.", TrainingWarning, stacklevel=2)
 
-    def _record(
-        self,
-        epoch: int,
-        score: float | None,
-        space: LatentSpace,
-        spread: float,
-        rate: float,
-        n_images: int,
-        clock: Stopwatch,
-    ) -> EpochRecord:
+    def _describe(self, space: LatentSpace) -> dict[str, Any]:
+        """Return the part of an epoch's record that its latent space tells."""
         margin, labels = space.margin, self.problem.labels
         predicted = labels.clone()
         predicted[margin.misclassified] = 1 - labels[margin.misclassified]
         everyone = torch.arange(len(labels), device=labels.device)
         terms = losses(space.latents, everyone, space, self.settings)
-        return EpochRecord(
-            epoch=epoch,
-            train_balanced_accuracy=balanced_accuracy(labels, predicted),
-            validation_balanced_accuracy=score,
-            n_support=len(margin.support),
-            n_misclassified=len(margin.misclassified),
-            n_settled=len(margin.settled),
-            support_loss=float(terms.support),
-            correction_loss=float(terms.correction),
-            separation_loss=float(terms.separation),
-            n_backpropagated=n_images,
-            n_without_anchor=space.anchors.n_without,
-            gamma=space.decision.gamma,
-            learning_rate=rate,
-            latent_spread=spread,
-            **{f"seconds_{name}": clock.seconds[name] for name in ("encoding", "svm", "anchors", "backpropagation")},
-        )
+        return {
+            "train_balanced_accuracy": balanced_accuracy(labels, predicted),
+            "n_support": len(margin.support),
+            "n_misclassified": len(margin.misclassified),
+            "n_settled": len(margin.settled),
+            "support_loss": float(terms.support),
+            "correction_loss": float(terms.correction),
+            "separation_loss": float(terms.separation),
+            "n_without_anchor": space.anchors.n_without,
+            "gamma": space.decision.gamma,
+        }
 
 
 def _collapse_message(epoch: int, n_images: int) -> str:

@@ -51,7 +51,7 @@ class CNNClassifier(ClassifierMixin, BaseEstimator):
     widths : sequence of int, default=(64, 128)
     epochs : int, default=100
     batch_size : int, default=32
-    learning_rate : float, default=0.001
+    learning_rate : float, default=0.0003
         Falls to a tenth along half a cosine.
     weight_decay : float, default=0.01
     validation_fraction : float, default=0.2
@@ -79,7 +79,7 @@ class CNNClassifier(ClassifierMixin, BaseEstimator):
         widths: tuple[int, ...] = (64, 128),
         epochs: int = 100,
         batch_size: int = 32,
-        learning_rate: float = 1e-3,
+        learning_rate: float = 3e-4,
         weight_decay: float = 1e-2,
         validation_fraction: float = 0.2,
         device: str = "auto",

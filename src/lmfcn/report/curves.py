@@ -11,30 +11,28 @@ from lmfcn.report.style import INK, KEPT, SUPPORT, TRAIN, VALIDATION, new_figure
 
 
 def training_curves(history: Any, kept_epoch: int) -> Figure:
-    """Draw accuracies with the number of support vectors, and the losses, as in the paper's Figure 3."""
-    figure = new_figure(9.5, 3.6)
-    left, right = figure.subplots(1, 2)
+    """Draw accuracies, the number of support vectors and the losses, as in the paper's Figure 3."""
+    figure = new_figure(12, 3.6)
+    accuracies, counts, losses = figure.subplots(1, 3)
     epochs = history.column("epoch")
-    _accuracies(left, history)
-    counts = left.twinx()
-    counts.plot(epochs, history.column("n_support"), color=SUPPORT, linestyle="--", label="support vectors")
-    counts.set_ylabel("support vectors", color=SUPPORT)
+    accuracies.plot(epochs, history.column("train_balanced_accuracy"), color=TRAIN, label="training")
+    accuracies.plot(epochs, history.column("validation_balanced_accuracy"), color=VALIDATION, label="validation")
+    accuracies.set(title="Balanced accuracy", ylim=(0.4, 1.02))
+    counts.plot(epochs, history.column("n_support"), color=SUPPORT, label="support vectors")
+    counts.plot(epochs, history.column("n_misclassified"), color=SUPPORT, linestyle="--", label="misclassified")
+    counts.set(title="Training images")
     counts.set_ylim(bottom=0)
-    counts.spines["top"].set_visible(False)
-    handles = left.get_legend_handles_labels()[0] + counts.get_legend_handles_labels()[0]
     for name, style in (("support_loss", "-"), ("correction_loss", "--"), ("separation_loss", ":")):
-        values = history.column(name)
-        if any(values):
-            right.plot(epochs, values, style, color=INK, label=name.replace("_", " "))
-    right.set_title("Loss at the start of the epoch", fontsize=10)
-    right.set_ylim(bottom=0)
-    right.legend(frameon=False, fontsize=9)
-    for axes in (left, right):
+        if any(history.column(name)):
+            losses.plot(epochs, history.column(name), style, color=INK, label=name.replace("_", " "))
+    losses.set(title="Loss at the start of the epoch")
+    losses.set_ylim(bottom=0)
+    for axes in (accuracies, counts, losses):
         _mark_kept(axes, kept_epoch)
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend(frameon=False, fontsize=9)
         tidy(axes)
-    left.legend(handles=handles, frameon=False, fontsize=9, loc="center right")
     return figure
 
 
@@ -51,7 +49,7 @@ def comparison_curves(histories: dict[str, Any]) -> Figure:
     by_epoch.set_ylabel("validation balanced accuracy")
     by_epoch.xaxis.set_major_locator(MaxNLocator(integer=True))
     by_images.set_xlabel("images back-propagated so far")
-    by_epoch.legend(frameon=False, fontsize=9, loc="lower right")
+    figure.legend(*by_epoch.get_legend_handles_labels(), frameon=False, ncols=3, loc="outside upper center")
     for axes in (by_epoch, by_images):
         axes.axhline(0.5, color="#999999", linewidth=0.8, linestyle=":")
         axes.set_ylim(0.4, 1.02)
@@ -59,20 +57,11 @@ def comparison_curves(histories: dict[str, Any]) -> Figure:
     return figure
 
 
-def _accuracies(axes: Axes, history: Any) -> None:
-    epochs = history.column("epoch")
-    axes.plot(epochs, history.column("train_balanced_accuracy"), color=TRAIN, label="training")
-    axes.plot(epochs, history.column("validation_balanced_accuracy"), color=VALIDATION, label="validation")
-    axes.set_ylabel("balanced accuracy")
-    axes.set_ylim(0.4, 1.02)
-    axes.set_title("Balanced accuracy and support vectors", fontsize=10)
-
-
 def _mark_kept(axes: Axes, kept_epoch: int) -> None:
     axes.axvline(kept_epoch, color=KEPT, linewidth=1)
     axes.annotate(
         "kept",
-        (kept_epoch, 0.02),
+        (kept_epoch, 0.94),
         xycoords=("data", "axes fraction"),
         xytext=(3, 0),
         textcoords="offset points",

@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from lmfcn import __version__
+from lmfcn.algorithm.settings import Settings
 from lmfcn.experiments.demo import DemoResult, DemoRun
 from lmfcn.files import write_text
 from lmfcn.report.curves import comparison_curves, training_curves
@@ -30,6 +31,7 @@ def _content(result: DemoResult) -> dict[str, Any]:
     limits = shared_limits(result.spaces)
     return {
         "settings": result.settings,
+        "passes": Settings().passes,
         "rows": [_row(run) for run in result.runs],
         "best": max(run.test_balanced_accuracy for run in result.runs),
         "samples": as_svg(sample_images(*result.samples)),

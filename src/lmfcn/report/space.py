@@ -70,7 +70,7 @@ class AnchorKind:
 
 def anchor_figure(space: LatentSpace, labels: np.ndarray, limits: Limits, k: int = 3) -> Figure:
     """Draw the three kinds of anchors, as in the paper's Figure 1, with up to `k` anchors per image."""
-    figure = new_figure(12.5, 4.4)
+    figure = new_figure(12.5, 4.7)
     for axes, kind in zip(figure.subplots(1, 3, sharey=True), _anchor_kinds(space, labels, k), strict=True):
         draw_space(axes, space, labels, limits)
         _draw_anchors(axes, space.latents.cpu().numpy(), kind.anchors)
@@ -84,15 +84,15 @@ def _anchor_kinds(space: LatentSpace, labels: np.ndarray, k: int) -> list[Anchor
     distances = distances_in_place(squared_distances(space.latents))
     return [
         AnchorKind(
-            "Type 1: support vectors to settled images of their class",
+            "Type 1\nsupport vectors, towards settled images of their class",
             support_anchors(distances, classes, margin.support, margin.settled, k),
         ),
         AnchorKind(
-            "Type 2: misclassified images to support vectors of their class",
+            "Type 2\nmisclassified, towards support vectors of their class",
             correction_anchors(distances, classes, margin.misclassified, margin.support, 1),
         ),
         AnchorKind(
-            "Type 3: settled images from settled ones of the other class",
+            "Type 3\nsettled, away from settled ones of the other class",
             opposite_anchors(distances, classes, margin.settled, margin.settled, 1),
         ),
     ]

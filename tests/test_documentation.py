@@ -1,0 +1,48 @@
+import os
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *ROOT.glob("docs/*.md"), ROOT / "CONTRIBUTING.md", *ROOT.glob("src/**/README.md")]
+
+
+def test_the_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
+    block = re.sub(r"n_per_class=\d+, size=\d+", "n_per_class=8, size=16", block)
+    block = block.replace("LMFCNClassifier(", "LMFCNClassifier(epochs=1, latent_dim=4, ")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block, "README.md", "exec"), {})
+    assert (tmp_path / "history.jsonl").exists()
+    assert 0.0 <= float(capsys.readouterr().out.split()[0]) <= 1.0
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_between_files_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if "://" not in target:
+            assert os.path.exists(page.parent / target), target
+
+
+def test_the_targets_of_the_readme_are_in_the_makefile():
+    named = set(re.findall(r"`?make ([a-z]+)", (ROOT / "README.md").read_text()))
+    defined = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    assert {"demo", "test"} <= named <= defined
+
+
+def test_every_function_in_the_map_of_the_method_exists():
+    text = (ROOT / "src/lmfcn/algorithm/README.md").read_text()
+    rows = re.findall(r"`(\w+\.py)` · ([^|\n;]+)", text)
+    assert len(rows) > 10
+    for file, names in rows:
+        source = (ROOT / "src/lmfcn/algorithm" / file).read_text()
+        for name in re.findall(r"`(?:\w+\.)?(\w+)`", names):
+            assert re.search(rf"(def|class) {name}\b|\b{name} ?[:=]", source), (file, name)
+
+
+def test_first_steps_example(capsys):
+    example = runpy.run_path(str(ROOT / "examples" / "first_steps.py"))
+    assert 0.0 <= example["main"](n_per_class=8, size=16, epochs=1) <= 1.0
+    assert "training images that weigh most" in capsys.readouterr().out
