@@ -1,5 +1,6 @@
 """Steps 2 to 5 on given latents, against the loops of the oracles."""
 
+import copy
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 
 import oracles
 from lmfcn.algorithm.backpropagation import Descent, losses
-from lmfcn.algorithm.encode import encode
+from lmfcn.algorithm.encode import encode, to_batch
 from lmfcn.algorithm.history import Stopwatch
 from lmfcn.algorithm.latent_space import survey
 from lmfcn.algorithm.network import TextureFCN
@@ -139,7 +140,7 @@ def test_every_moving_image_goes_through_once_per_pass(small_problem, generator)
     space = make_space(network, images, labels, settings)
     descent = Descent(network, settings, generator)
     moved = space.anchors.moved
-    seen = torch.cat(list(descent._batches(moved)))
+    seen = np.concatenate(list(descent._batches(images, moved.numpy())))
     assert sorted(seen.tolist()) == sorted(moved.tolist() * 2)
     assert descent.back_propagate(images, space, epoch=0) == 2 * len(moved)
 
@@ -148,7 +149,7 @@ def test_the_whole_set_can_be_one_batch(small_problem, generator):
     images, labels = small_problem
     network = TextureFCN(1, 4, (4, 4), generator=generator)
     moved = make_space(network, images, labels, PAPER).anchors.moved
-    batches = list(Descent(network, replace(PAPER, passes=1), generator)._batches(moved))
+    batches = list(Descent(network, replace(PAPER, passes=1), generator)._batches(images, moved.numpy()))
     assert [sorted(batch.tolist()) for batch in batches] == [moved.tolist()]
 
 
@@ -170,6 +171,32 @@ def test_only_support_vectors_move_when_the_third_term_is_off(small_problem, gen
     assert set(space.anchors.moved.tolist()) <= set(space.margin.support.tolist())
     both = make_space(network, images, labels, Settings(sh_close=1))
     assert set(both.margin.settled.tolist()) & set(both.anchors.moved.tolist())
+
+
+def test_a_step_descends_the_total_loss_of_scaled_latents(small_problem, monkeypatch):
+    images, labels = small_problem[0], torch.arange(24) // 12  # not what the images show: some stay misclassified
+    settings = Settings(batch_size="all", passes=1, wr_close=1, C=0.5, weight_decay=0.0)
+    network = TextureFCN(1, 4, (4, 4), generator=torch.Generator().manual_seed(1))
+    space = make_space(network, images, labels, settings)
+    moved = space.anchors.moved
+    assert len(space.margin.misclassified) > 0
+    twin = copy.deepcopy(network).train()
+    latents = space.decision.scale.apply(twin(to_batch(images[moved.numpy()], torch.device("cpu"))))
+    terms = losses(latents, moved, space, settings)
+    (terms.support + terms.correction).backward()
+    steps = []
+    descent = Descent(network, settings, torch.Generator().manual_seed(0))
+    monkeypatch.setattr(descent.optimizer, "step", lambda: steps.append([w.grad.clone() for w in network.parameters()]))
+    descent.back_propagate(images, space, epoch=0)
+    assert len(steps) == 1
+    for gradient, weight in zip(steps[0], twin.parameters(), strict=True):
+        torch.testing.assert_close(gradient, weight.grad, rtol=1e-3, atol=1e-5)
+
+
+def test_adamw_gets_its_rate_and_decay(generator):
+    optimizer = Descent(TextureFCN(1, 2, (2, 2)), Settings(learning_rate=0.5, weight_decay=0.25), generator).optimizer
+    assert isinstance(optimizer, torch.optim.AdamW)
+    assert (optimizer.defaults["lr"], optimizer.defaults["weight_decay"]) == (0.5, 0.25)
 
 
 def test_learning_rate_falls_along_half_a_cosine(generator):

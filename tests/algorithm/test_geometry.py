@@ -74,7 +74,8 @@ def test_distances_agree_with_loops_and_a_trusted_kernel(points):
 
 
 def test_distances_survive_a_far_away_centre():
-    shifted = squared_distances(POINTS.double() + 1e6)
+    # Without a common centre, |a|^2 + |b|^2 - 2ab would lose all digits here.
+    shifted = squared_distances(POINTS.double() + 2.0**32)
     torch.testing.assert_close(shifted, SQUARED, rtol=1e-9, atol=1e-9)
 
 

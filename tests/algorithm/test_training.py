@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from lmfcn.algorithm.backpropagation import losses
 from lmfcn.algorithm.encode import encode
 from lmfcn.algorithm.errors import TrainingError, TrainingWarning
 from lmfcn.algorithm.network import TextureFCN
@@ -57,6 +58,23 @@ def test_the_first_record_describes_the_untrained_network(textures):
     assert measured([record]) == measured([training.history[0]])
     assert record.n_support == len(space.margin.support)
     assert record.gamma == space.decision.gamma
+
+
+def test_the_record_tells_what_the_latent_space_shows(textures):
+    # Half the labels are wrong, so some images stay misclassified.
+    images, labels = textures[0][:20, ..., None], torch.arange(20) % 2
+    training = training_of(Problem(images, labels), replace(QUICK, C=0.1))
+    record, space = training.train_epoch(1)
+    wrong = space.margin.misclassified
+    recalls = [1 - (labels[wrong] == label).sum().item() / 10 for label in (0, 1)]
+    assert 0 < len(wrong) == record.n_misclassified
+    assert record.train_balanced_accuracy == pytest.approx(sum(recalls) / 2)
+    terms = losses(space.latents, torch.arange(20), space, training.settings)
+    assert (record.support_loss, record.correction_loss) == (terms.support.item(), terms.correction.item())
+    assert record.correction_loss > 0
+    assert record.learning_rate == training.descent.optimizer.param_groups[0]["lr"] < training.settings.learning_rate
+    features = space.latents * space.decision.scale.std + space.decision.scale.mean
+    assert record.latent_spread == pytest.approx(features.var(dim=0, correction=0).mean().sqrt().item(), rel=1e-4)
 
 
 def test_the_kept_network_and_svm_reproduce_the_kept_score(textures):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from lmfcn.algorithm.anchors import Anchors
-from lmfcn.algorithm.encode import to_batch
+from lmfcn.algorithm.encode import Images, equal_size_batches, take, to_batch
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.algorithm.latent_space import LatentSpace
 from lmfcn.algorithm.loss import Pairs, contrast_loss, correction_loss, separation_loss, support_loss
@@ -83,14 +83,14 @@ class Descent:
             group["lr"] = rate
         return rate
 
-    def back_propagate(self, images: np.ndarray, space: LatentSpace, epoch: int) -> int:
+    def back_propagate(self, images: Images, space: LatentSpace, epoch: int) -> int:
         """Take the optimiser steps of an epoch; return how many images went through the network."""
         device = space.latents.device
         self.network.train()
         n_images = 0
-        for batch in self._batches(space.anchors.moved.cpu()):
-            moved = space.decision.scale.apply(self.network(to_batch(images[batch.numpy()], device)))
-            loss = losses(moved, batch.to(device), space, self.settings).total
+        for batch in self._batches(images, space.anchors.moved.cpu().numpy()):
+            moved = space.decision.scale.apply(self.network(to_batch(take(images, batch), device)))
+            loss = losses(moved, torch.from_numpy(batch).to(device), space, self.settings).total
             if not torch.isfinite(loss):
                 raise TrainingError(
                     f"The loss became {loss.item()} in epoch {epoch}; try a smaller learning_rate"
@@ -102,8 +102,12 @@ class Descent:
             n_images += len(batch)
         return n_images
 
-    def _batches(self, moved: Tensor) -> Iterator[Tensor]:
+    def _batches(self, images: Images, moved: np.ndarray) -> Iterator[np.ndarray]:
         size = len(moved) if self.settings.batch_size == "all" else self.settings.batch_size
         for _ in range(self.settings.passes if len(moved) else 0):
-            shuffled = moved[torch.randperm(len(moved), generator=self.generator)]
-            yield from shuffled.tensor_split(-(-len(moved) // size))
+            batches = equal_size_batches(images, moved[self._shuffled(len(moved))], size)
+            # Batches of one size come in a row; mixed sizes should not follow in the order of their size.
+            yield from batches if isinstance(images, np.ndarray) else (batches[i] for i in self._shuffled(len(batches)))
+
+    def _shuffled(self, count: int) -> np.ndarray:
+        return torch.randperm(count, generator=self.generator).numpy()

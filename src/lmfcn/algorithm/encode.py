@@ -1,6 +1,6 @@
 """Step 1: latents of many images, batch by batch and without gradient."""
 
-from collections.abc import Iterator
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -8,6 +8,22 @@ from torch import Tensor, nn
 
 ENCODING_BATCH = 32
 """Images per forward pass; small enough for the activations to stay near the processor's caches."""
+
+
+class LazyImages(Protocol):
+    """Images that are decoded when they are needed, and may differ in size."""
+
+    @property
+    def size_numbers(self) -> np.ndarray:
+        """A number (n,) for each image; images with the same number have the same size."""
+
+    def __len__(self) -> int: ...
+
+    def batch(self, positions: np.ndarray) -> np.ndarray:
+        """Return some images of equal size as one array (b, h, w, c)."""
+
+
+Images = np.ndarray | LazyImages
 
 _FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 
@@ -25,14 +41,17 @@ def to_batch(images: np.ndarray, device: torch.device) -> Tensor:
     return batch if full_scale is None else batch.div_(full_scale)
 
 
-def encode(network: nn.Module, images: np.ndarray, device: torch.device) -> Tensor:
+def encode(network: nn.Module, images: Images, device: torch.device) -> Tensor:
     """Return the latents *T* (n, latent_dim) of images (n, h, w, c); the network is left in eval mode."""
     network.eval()
+    parts = equal_size_batches(images, np.arange(len(images)), ENCODING_BATCH)
     with torch.no_grad():
-        return torch.cat([network(batch) for batch in _batches(images, device)])
+        encoded = torch.cat([network(to_batch(take(images, part), device)) for part in parts])
+    order = torch.from_numpy(np.concatenate(parts)).to(device)
+    return torch.empty_like(encoded).index_copy_(0, order, encoded)
 
 
-def refresh_batch_norm(network: nn.Module, images: np.ndarray, device: torch.device) -> None:
+def refresh_batch_norm(network: nn.Module, images: Images, device: torch.device) -> None:
     """Set every batch normalisation's statistics to those of `images` under the present weights.
 
     Running averages lag behind the weights: on a small set they need many epochs to catch up, and until
@@ -45,15 +64,26 @@ def refresh_batch_norm(network: nn.Module, images: np.ndarray, device: torch.dev
         layer.momentum = None  # None asks torch for the plain average over all batches
     network.train()
     with torch.no_grad():
-        for batch in _batches(images, device):
-            network(batch)
+        for part in equal_size_batches(images, np.arange(len(images)), ENCODING_BATCH):
+            network(to_batch(take(images, part), device))
     for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum
     network.eval()
 
 
-def _batches(images: np.ndarray, device: torch.device) -> Iterator[Tensor]:
-    n_batches = -(-len(images) // ENCODING_BATCH)
-    # Parts of nearly equal size: a tiny last batch would weigh too much in the averaged statistics.
-    for part in np.array_split(np.arange(len(images)), n_batches):
-        yield to_batch(images[part[0] : part[-1] + 1], device)
+def take(images: Images, positions: np.ndarray) -> np.ndarray:
+    """Return some images of equal size as one array (b, h, w, c)."""
+    return images[positions] if isinstance(images, np.ndarray) else images.batch(positions)
+
+
+def equal_size_batches(images: Images, positions: np.ndarray, size: int) -> list[np.ndarray]:
+    """Divide positions into batches of up to `size` images that agree in height and width.
+
+    The batches of one image size are nearly equal in number: a tiny last one would weigh too much in
+    averaged statistics.
+    """
+    groups = [positions]
+    if not isinstance(images, np.ndarray):
+        numbers = images.size_numbers[positions]
+        groups = [positions[numbers == number] for number in np.unique(numbers)]
+    return [batch for group in groups for batch in np.array_split(group, -(-len(group) // size))]

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from lmfcn.algorithm.backpropagation import Descent, losses
-from lmfcn.algorithm.encode import encode, refresh_batch_norm
+from lmfcn.algorithm.encode import Images, encode, refresh_batch_norm
 from lmfcn.algorithm.errors import TrainingError, TrainingWarning
 from lmfcn.algorithm.geometry import has_spread
 from lmfcn.algorithm.history import EpochRecord, History, Stopwatch
@@ -25,9 +24,9 @@ from lmfcn.algorithm.settings import Settings
 class Problem:
     """The images (n, h, w, c) of one binary problem and their classes 0 and 1, on the network's device."""
 
-    images: np.ndarray
+    images: Images
     labels: Tensor
-    validation_images: np.ndarray | None = None
+    validation_images: Images | None = None
     validation_labels: Tensor | None = None
 
 
