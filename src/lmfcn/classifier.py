@@ -16,7 +16,8 @@ from lmfcn.algorithm.latent_space import LatentSpace
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.settings import PRESETS, Settings
 from lmfcn.algorithm.training import BinaryTraining, Observer, Problem
-from lmfcn.data.arrays import check_images, check_like_training
+from lmfcn.data.arrays import check_like_training
+from lmfcn.data.loading import form_of, load_images
 from lmfcn.data.seeds import RandomState, as_generator
 from lmfcn.data.training_data import TrainingData, check_training_data
 from lmfcn.parameters import check_choice, check_device, check_fraction, check_integer, check_settings, check_widths
@@ -216,7 +217,7 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             None if data.validation_numbers is None else torch.from_numpy(data.validation_numbers).to(device),
         )
         generator = torch.Generator().manual_seed(int(random.integers(2**62)))
-        self._store(self._train(problem, settings, generator), data)
+        self._store(self._train(problem, data.channels, settings, generator), data)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -236,12 +237,12 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     def _encode(self, X: Any) -> torch.Tensor:
         check_is_fitted(self, "network_")
-        images = check_images(X)
-        check_like_training(images, self._channels, self._pixels)
+        images = load_images(X)
+        check_like_training(form_of(images), self._channels, self._pixels)
         return encode(self.network_, images, next(self.network_.parameters()).device)
 
-    def _train(self, problem: Problem, settings: Settings, generator: torch.Generator) -> BinaryTraining:
-        network = TextureFCN(problem.images.shape[3], self._value("latent_dim"), self.widths, generator=generator)
+    def _train(self, problem: Problem, channels: int, settings: Settings, generator: torch.Generator) -> BinaryTraining:
+        network = TextureFCN(channels, self._value("latent_dim"), self.widths, generator=generator)
         with epoch_progress("LMFCN", settings.epochs + 1, visible=self.verbose) as advance:
 
             def observe(record: EpochRecord, space: LatentSpace) -> None:

@@ -20,6 +20,14 @@ def progress_note(score: float | None, n_support: int | None = None) -> str:
 
 
 @contextmanager
+def item_progress(title: str, n_items: int, *, visible: bool) -> Iterator[Callable[[], None]]:
+    """Show a bar over `n_items` on standard error while the block runs, if `visible`."""
+    with Progress(console=Console(stderr=True), disable=not visible) as bar:
+        task = bar.add_task(title, total=n_items)
+        yield lambda: bar.advance(task)
+
+
+@contextmanager
 def epoch_progress(title: str, n_epochs: int, *, visible: bool) -> Iterator[Advance]:
     """Show a bar over `n_epochs` on standard error while the block runs, if `visible`."""
     columns = (

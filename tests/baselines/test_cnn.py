@@ -37,6 +37,37 @@ def test_the_kept_network_reproduces_its_recorded_score(textures):
     assert np.mean(recalls) == pytest.approx(fitted.history_[fitted.best_epoch_].validation_balanced_accuracy)
 
 
+def test_the_kept_weights_are_a_copy_of_the_best_epoch(textures, monkeypatch):
+    # Scores in the order in which they are asked for: training and validation of epochs 0 to 3.
+    scores = iter([0.5, 0.9, 0.5, 0.6, 0.5, 0.6, 0.5, 0.6])
+    monkeypatch.setattr("lmfcn.baselines.cnn._evaluate", lambda *_: (1.0, next(scores)))
+    untrained = []
+    build = CNNClassifier._build
+
+    def spy(self, *arguments):
+        network = build(self, *arguments)
+        untrained.extend(weight.clone() for weight in network.parameters())
+        return network
+
+    monkeypatch.setattr(CNNClassifier, "_build", spy)
+    fitted = quick().fit(*textures)
+    assert fitted.best_epoch_ == 0
+    assert all(torch.equal(a, b) for a, b in zip(untrained, fitted.network_.parameters(), strict=True))
+
+
+def test_the_optimiser_uses_the_recorded_rate(textures, monkeypatch):
+    used = []
+    step = torch.optim.AdamW.step
+
+    def spy(self, *arguments):
+        used.append(self.param_groups[0]["lr"])
+        return step(self, *arguments)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", spy)
+    fitted = quick(batch_size=99).fit(*textures)
+    assert used == fitted.history_.column("learning_rate")[:-1]
+
+
 def test_recorded_loss_is_the_cross_entropy_of_the_network(textures):
     images, labels = textures
     fitted = quick(validation_fraction=0).fit(images, labels)

@@ -33,8 +33,8 @@ with_inf[1, 0, 0] = np.inf
         (np.zeros((2, 3, 8, 8, 1), np.uint8), r"got \(2, 3, 8, 8, 1\)"),
         (np.zeros((0, 8, 8), np.uint8), "at least one image, got none"),
         (np.zeros((2, 8, 8, 0), np.uint8), "at least one channel, got none"),
-        (grey(height=7), "at least 8x8 pixels, got 7x12 with 1 channel"),
-        (np.zeros((2, 3, 64, 64), np.uint8), r"got 3x64 with 64 channels; put the channels last"),
+        (grey(height=7), "at least 8x8 pixels, got 7x12"),
+        (np.zeros((2, 3, 64, 64), np.uint8), r"got 3x64; put the channels last"),
         (grey(dtype=np.int32), "uint8, uint16 or floating point pixels, got int32; convert it"),
         (grey(dtype=bool), "got bool"),
         (np.array([["a"] * 8] * 8)[None], "uint8, uint16 or floating point"),
@@ -86,7 +86,7 @@ def test_small_classes_are_named():
 )
 def test_images_unlike_the_training_images_are_refused(images, message):
     with pytest.raises(ValueError, match=message):
-        check_like_training(images, channels=3, kind="uint8")
+        check_like_training((images.shape[3], pixel_kind(images)), channels=3, kind="uint8")
 
 
 def test_all_floating_point_pixels_are_of_one_kind():

@@ -62,6 +62,12 @@ def test_training_and_validation_images_are_those_of_x():
     assert len(data.validation_images) == 2
 
 
+def test_training_and_validation_share_no_group():
+    groups = np.array([1, 1, 1, 1, 2, 2, 3, 3])
+    data = checked(groups=groups)
+    assert set(groups[data.chosen]).isdisjoint(groups[np.setdiff1d(np.arange(8), data.chosen)])
+
+
 def test_given_validation_images_leave_x_whole():
     data = checked(validation=(IMAGES[:3], LABELS[:3]))
     assert data.images.shape[0] == 8
@@ -75,7 +81,7 @@ def test_fraction_zero_validates_on_nothing():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"validation": IMAGES}, r"validation must be a tuple \(X, y\), got ndarray"),
+        ({"validation": IMAGES}, r"validation must be a tuple \(X, y\) or a collection, got ndarray"),
         ({"validation": (IMAGES, LABELS + 1)}, r"training images, \[0, 1\]; on one side only: \[0, 2\]"),
         ({"validation": (IMAGES[:2].astype(float), [0, 1])}, "float pixels, but the classifier was fitted on uint8"),
         ({"groups": [1, 2]}, r"one entry per image, shape \(8,\), got shape \(2,\)"),

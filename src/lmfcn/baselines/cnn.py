@@ -13,12 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from lmfcn.algorithm.encode import encode, refresh_batch_norm, to_batch
+from lmfcn.algorithm.encode import Images, encode, equal_size_batches, refresh_batch_norm, take, to_batch
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.algorithm.history import History, Stopwatch
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.score import balanced_accuracy
-from lmfcn.data.arrays import check_images, check_like_training
+from lmfcn.data.arrays import check_like_training
+from lmfcn.data.loading import form_of, load_images
 from lmfcn.data.seeds import RandomState, as_generator
 from lmfcn.data.training_data import TrainingData, check_training_data
 from lmfcn.parameters import check_device, check_fraction, check_integer, check_positive, check_widths
@@ -131,8 +132,8 @@ class CNNClassifier(ClassifierMixin, BaseEstimator):
 
     def _logits(self, X: Any) -> Tensor:
         check_is_fitted(self, "network_")
-        images = check_images(X)
-        check_like_training(images, self._channels, self._pixels)
+        images = load_images(X)
+        check_like_training(form_of(images), self._channels, self._pixels)
         return encode(self.network_, images, _device(self.network_))
 
     def _build(self, data: TrainingData, generator: torch.Generator) -> nn.Module:
@@ -165,11 +166,11 @@ class CNNClassifier(ClassifierMixin, BaseEstimator):
         rate = self.learning_rate * (0.55 + 0.45 * math.cos(math.pi * epoch / self.epochs))
         with clock("backpropagation"):
             n_images = 0 if epoch == self.epochs else len(data.images)
-            for batch in _batches(n_images, self.batch_size, generator):
+            for batch in _batches(data.images, n_images, self.batch_size, generator):
                 optimizer.param_groups[0]["lr"] = rate
                 targets = torch.from_numpy(data.numbers[batch]).to(device)
                 optimizer.zero_grad(set_to_none=True)
-                cross_entropy(network.train()(to_batch(data.images[batch], device)), targets).backward()
+                cross_entropy(network.train()(to_batch(take(data.images, batch), device)), targets).backward()
                 optimizer.step()
         seconds = clock.seconds["encoding"], clock.seconds["backpropagation"]
         return CNNRecord(epoch, train_score, validation_score, loss, n_images, rate, *seconds), weights
@@ -183,16 +184,16 @@ class CNNClassifier(ClassifierMixin, BaseEstimator):
         check_fraction("validation_fraction", self.validation_fraction)
 
 
-def _evaluate(network: nn.Module, images: np.ndarray, numbers: np.ndarray) -> tuple[float, float]:
+def _evaluate(network: nn.Module, images: Images, numbers: np.ndarray) -> tuple[float, float]:
     """Return cross-entropy and balanced accuracy."""
     logits, labels = encode(network, images, _device(network)), torch.from_numpy(numbers).to(_device(network))
     return float(cross_entropy(logits, labels)), balanced_accuracy(labels, logits.argmax(dim=1))
 
 
-def _batches(n_images: int, batch_size: int, generator: torch.Generator) -> Iterator[np.ndarray]:
+def _batches(images: Images, n_images: int, batch_size: int, generator: torch.Generator) -> Iterator[np.ndarray]:
     if n_images:
         order = torch.randperm(n_images, generator=generator).numpy()
-        yield from np.array_split(order, -(-n_images // batch_size))
+        yield from equal_size_batches(images, order, batch_size)
 
 
 def _device(network: nn.Module) -> torch.device:

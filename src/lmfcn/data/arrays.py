@@ -47,16 +47,16 @@ def pixel_kind(images: np.ndarray) -> str:
     return "float" if np.issubdtype(images.dtype, np.floating) else str(images.dtype)
 
 
-def check_like_training(images: np.ndarray, channels: int, kind: str) -> None:
-    """Refuse images with other channels or pixels than the ones a model was fitted on."""
-    if images.shape[3] != channels:
+def check_like_training(form: tuple[int, str], channels: int, kind: str) -> None:
+    """Refuse images of another form (channels, pixels) than the ones a model was fitted on."""
+    if form[0] != channels:
         raise ValueError(
-            f"X has {_count(images.shape[3], 'channel')}, but the classifier was fitted on images with {channels};"
+            f"X has {_count(form[0], 'channel')}, but the classifier was fitted on images with {channels};"
             " convert the images to the same channels."
         )
-    if pixel_kind(images) != kind:
+    if form[1] != kind:
         raise ValueError(
-            f"X has {pixel_kind(images)} pixels, but the classifier was fitted on {kind} ones;"
+            f"X has {form[1]} pixels, but the classifier was fitted on {kind} ones;"
             " give images of the same depth and scale."
         )
 
@@ -103,11 +103,15 @@ def _check_shape(shape: tuple[int, ...]) -> None:
         raise ValueError("X must hold at least one image, got none.")
     if channels == 0:
         raise ValueError("X must have at least one channel, got none.")
+    channels_first = height <= 4 and channels >= SMALLEST_SIDE
+    check_smallest_side(height, width, "; put the channels last: X.transpose(0, 2, 3, 1)" if channels_first else "")
+
+
+def check_smallest_side(height: int, width: int, hint: str = "") -> None:
+    """Refuse images that are too small for the network; `hint` ends the sentence."""
     if min(height, width) < SMALLEST_SIDE:
-        hint = "; put the channels last: X.transpose(0, 2, 3, 1)" if height <= 4 and channels >= SMALLEST_SIDE else ""
         raise ValueError(
-            f"Images must have at least {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels, got {height}x{width}"
-            f" with {_count(channels, 'channel')}{hint}."
+            f"Images must have at least {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels, got {height}x{width}{hint}."
         )
 
 

@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from lmfcn.data.arrays import check_class_sizes, check_images, check_labels, check_like_training, pixel_kind
+from lmfcn.data.arrays import check_class_sizes, check_labels, check_like_training
+from lmfcn.data.collections import ImageCollection
+from lmfcn.data.loading import LoadedImages, form_of, load_images
 from lmfcn.data.splits import hold_out
 
 
@@ -23,49 +25,47 @@ class TrainingData:
         Positions of `images` in the X that was handed over.
     validation_images, validation_numbers : arrays or None
         What to choose the epoch by.
+    channels, pixels : int and str
+        The form of every image.
     """
 
     classes: np.ndarray
-    images: np.ndarray
+    images: LoadedImages
     numbers: np.ndarray
     chosen: np.ndarray
-    validation_images: np.ndarray | None
+    validation_images: LoadedImages | None
     validation_numbers: np.ndarray | None
-
-    @property
-    def channels(self) -> int:
-        """Channels of every image."""
-        return self.images.shape[3]
-
-    @property
-    def pixels(self) -> str:
-        """Kind of every pixel: uint8, uint16 or float."""
-        return pixel_kind(self.images)
+    channels: int
+    pixels: str
 
 
 def check_training_data(
     X: Any,
     y: Any,
     groups: Any,
-    validation: tuple[Any, Any] | None,
+    validation: Any,
     fraction: float,
     random: np.random.Generator,
 ) -> TrainingData:
     """Check images and labels, and hold out `fraction` of them unless a validation set is given."""
-    images = check_images(X)
+    images = load_images(X)
+    if isinstance(X, ImageCollection):
+        y, groups = X.labels if y is None else y, X.groups if groups is None else groups
+    if y is None:
+        raise ValueError("y is missing: fit needs a label for every image, as y or in the collection.")
     classes, numbers = check_labels(y, len(images))
-    groups = _check_groups(groups, len(images))
+    groups, form = _check_groups(groups, len(images)), form_of(images)
+    everyone = np.arange(len(images))
     if validation is not None:
         check_class_sizes(classes, numbers, smallest=2)
-        aside = _check_validation(validation, images, classes)
-        return TrainingData(classes, images, numbers, np.arange(len(images)), *aside)
+        return TrainingData(classes, images, numbers, everyone, *_check_validation(validation, form, classes), *form)
     if fraction == 0:
         check_class_sizes(classes, numbers, smallest=2)
-        return TrainingData(classes, images, numbers, np.arange(len(images)), None, None)
+        return TrainingData(classes, images, numbers, everyone, None, None, *form)
     check_class_sizes(classes, numbers, smallest=3, reason=" (one of them for validation, or validation_fraction=0)")
     chosen, held_out = hold_out(numbers, fraction, random, groups)
     check_class_sizes(classes, numbers[chosen], smallest=2, reason=" after the validation images are held out")
-    return TrainingData(classes, images[chosen], numbers[chosen], chosen, images[held_out], numbers[held_out])
+    return TrainingData(classes, images[chosen], numbers[chosen], chosen, images[held_out], numbers[held_out], *form)
 
 
 def _check_groups(groups: Any, n_images: int) -> np.ndarray | None:
@@ -77,18 +77,18 @@ def _check_groups(groups: Any, n_images: int) -> np.ndarray | None:
     return groups
 
 
-def _check_validation(
-    validation: tuple[Any, Any], images: np.ndarray, classes: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _check_validation(validation: Any, form: tuple[int, str], classes: np.ndarray) -> tuple[LoadedImages, np.ndarray]:
+    if isinstance(validation, ImageCollection):
+        validation = (validation, validation.labels)
     if not isinstance(validation, tuple) or len(validation) != 2:
-        raise ValueError(f"validation must be a tuple (X, y), got {type(validation).__name__}.")
-    validation_images = check_images(validation[0])
-    check_like_training(validation_images, images.shape[3], pixel_kind(images))
-    validation_classes, found = check_labels(validation[1], len(validation_images))
-    unlike = sorted(set(validation_classes.tolist()) ^ set(classes.tolist()), key=str)
+        raise ValueError(f"validation must be a tuple (X, y) or a collection, got {type(validation).__name__}.")
+    images = load_images(validation[0])
+    check_like_training(form_of(images), *form)
+    found, numbers = check_labels(validation[1], len(images))
+    unlike = sorted(set(found.tolist()) ^ set(classes.tolist()), key=str)
     if unlike:
         raise ValueError(
             f"The validation labels must be those of the training images, {classes.tolist()};"
             f" on one side only: {unlike}."
         )
-    return validation_images, found
+    return images, numbers

@@ -1,0 +1,92 @@
+"""Colour and size of an image: what is done to it between the file and the network."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from PIL import Image
+
+Color = Literal["keep", "grey", "rgb"]
+Fit = Literal["keep", "resize", "crop"]
+
+_GREY_WEIGHTS = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R BT.601, as Pillow uses
+
+
+@dataclass(frozen=True)
+class Frame:
+    """How images are brought to their form.
+
+    Attributes
+    ----------
+    color : "keep", "grey" or "rgb"
+    fit : "keep", "resize" or "crop"
+        Leave sizes as they are, scale to `size`, or cut `size` out of the middle.
+    size : (height, width) or None
+    """
+
+    color: Color = "keep"
+    fit: Fit = "keep"
+    size: tuple[int, int] | None = None
+
+
+def frame_image(image: np.ndarray, frame: Frame) -> np.ndarray:
+    """Return an image (height, width, channels) in the form that `frame` asks for."""
+    image = to_color(image, frame.color)
+    if frame.fit == "resize" and frame.size is not None:
+        return resize_image(image, frame.size)
+    if frame.fit == "crop" and frame.size is not None:
+        return crop_middle(image, frame.size)
+    return image
+
+
+def to_color(image: np.ndarray, color: Color) -> np.ndarray:
+    """Return a grey or RGB version of a grey or RGB image; other numbers of channels are refused."""
+    channels = image.shape[2]
+    if color == "keep" or (color, channels) in (("grey", 1), ("rgb", 3)):
+        return image
+    if color == "rgb" and channels == 1:
+        return np.repeat(image, 3, axis=2)
+    if color == "grey" and channels == 3:
+        grey = image.astype(np.float32) @ _GREY_WEIGHTS
+        return (grey if image.dtype == np.float32 else np.rint(grey).astype(image.dtype))[..., None]
+    raise ValueError(f"an image with {channels} channels cannot become {color}; use color='keep'")
+
+
+def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Scale to (height, width) with a filter that averages when it shrinks, channel by channel, at full depth."""
+    if image.shape[:2] == size:
+        return image
+    if image.dtype == np.uint8 and image.shape[2] in (1, 3):
+        picture = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
+        return np.array(picture.resize(size[::-1], Image.Resampling.BILINEAR)).reshape(*size, -1)
+    planes = [
+        np.asarray(Image.fromarray(plane).resize(size[::-1], Image.Resampling.BILINEAR))
+        for plane in np.moveaxis(image.astype(np.float32), 2, 0)
+    ]
+    scaled = np.stack(planes, axis=2)
+    return scaled if image.dtype == np.float32 else np.rint(scaled).astype(image.dtype)
+
+
+def crop_middle(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Cut (height, width) out of the middle."""
+    height, width = image.shape[:2]
+    if height < size[0] or width < size[1]:
+        raise ValueError(f"is {height}x{width} pixels, too small to cut out {size[0]}x{size[1]}")
+    top, left = (height - size[0]) // 2, (width - size[1]) // 2
+    return image[top : top + size[0], left : left + size[1]]
+
+
+def tile_boxes(
+    height: int, width: int, size: tuple[int, int], stride: tuple[int, int]
+) -> list[tuple[int, int, int, int]]:
+    """Return the boxes (top, left, height, width) of all whole tiles of an image, row by row."""
+    return [
+        (top, left, *size)
+        for top in range(0, height - size[0] + 1, stride[0])
+        for left in range(0, width - size[1] + 1, stride[1])
+    ]
+
+
+def framed_size(size: tuple[int, int], frame: Frame) -> tuple[int, int]:
+    """Return the (height, width) that an image of `size` has after framing."""
+    return size if frame.fit == "keep" or frame.size is None else frame.size

@@ -1,0 +1,197 @@
+"""One image file to one array, or a reason why not.
+
+Pixels keep their depth: 8 bits come as uint8, 16 bits as uint16, floating point as float32. Palettes, CMYK and other
+colour models become RGB, an alpha channel is dropped, and the orientation that a camera noted is applied.
+"""
+
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageOps, UnidentifiedImageError
+
+from lmfcn.data.png import deep_colour_png_size, read_deep_colour_png
+from lmfcn.data.tiff import is_tiff, read_tiff, tiff_shape
+
+LARGEST_IMAGE = 175_000_000
+"""Pixels; a file that claims more is refused before it is decoded, since it may be a decompression bomb."""
+
+_KEPT_MODES = {"L": "uint8", "RGB": "uint8", "I;16": "uint16", "I;16L": "uint16", "I;16B": "uint16", "F": "float"}
+_GREY_MODES = {"1", "LA", "La"}
+
+
+class ImageError(ValueError):
+    """A file that cannot be used as an image.
+
+    Attributes
+    ----------
+    path : str
+    reason : str
+    """
+
+    def __init__(self, path: str | Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")
+        self.path = str(path)
+        self.reason = reason
+
+    def __reduce__(self) -> tuple[type, tuple[str, str]]:
+        return type(self), (self.path, self.reason)
+
+
+class CollectionError(ValueError):
+    """Files that cannot be used, all of them at once.
+
+    Attributes
+    ----------
+    errors : list of ImageError
+    """
+
+    def __init__(self, errors: Sequence[ImageError]) -> None:
+        super().__init__(describe_errors(errors) + "\nRepair or remove them, or leave them out with on_error='skip'.")
+        self.errors = list(errors)
+
+    def __reduce__(self) -> tuple[type, tuple[list[ImageError]]]:
+        return type(self), (self.errors,)
+
+
+def describe_errors(errors: Sequence[ImageError], most: int = 20) -> str:
+    """List what is wrong with which file."""
+    lines = [f"{len(errors)} file{'s' if len(errors) > 1 else ''} cannot be used:"]
+    lines += [f"  {error}" for error in errors[:most]]
+    if len(errors) > most:
+        lines.append(f"  ... and {len(errors) - most} more")
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class ImageInfo:
+    """What the header of a file promises: size, channels and kind of pixels as `read_image` gives them."""
+
+    height: int
+    width: int
+    channels: int
+    pixels: str
+    format: str
+
+
+def read_image(path: str | Path, *, max_pixels: int = LARGEST_IMAGE) -> np.ndarray:
+    """Read an image file as an array (height, width, channels) of uint8, uint16 or float32.
+
+    Parameters
+    ----------
+    path : str or Path
+        PNG, JPEG, TIFF, BMP, GIF (its first frame) or WebP, recognised by content, not by name.
+    max_pixels : int
+        Larger images are refused.
+
+    Raises
+    ------
+    ImageError
+        Names the file and what is wrong with it.
+    """
+    data = _open_file(path, lambda file: file.read())
+    image = _explain(path, lambda: _decode(data, max_pixels))
+    if image.dtype == np.float32 and not np.isfinite(image).all():
+        raise ImageError(path, "has NaN or infinite pixels")
+    return image
+
+
+def probe_image(path: str | Path, *, max_pixels: int = LARGEST_IMAGE) -> ImageInfo:
+    """Read only the header of an image file; damaged pixels behind a good header go unnoticed."""
+    return _open_file(path, lambda file: _explain(path, lambda: _probe(file, max_pixels)))
+
+
+def _open_file(path: str | Path, use: Callable[[Any], Any]) -> Any:
+    try:
+        with open(path, "rb") as file:
+            if not file.read(1):
+                raise ImageError(path, "is empty (0 bytes)")
+            file.seek(0)
+            return use(file)
+    except FileNotFoundError as error:
+        raise ImageError(path, "does not exist") from error
+    except IsADirectoryError as error:
+        raise ImageError(path, "is a folder, not a file") from error
+    except PermissionError as error:
+        raise ImageError(path, "may not be read (no permission)") from error
+
+
+def _explain(path: str | Path, use: Callable[[], Any]) -> Any:
+    """Turn whatever a decoder raises into one sentence about the file."""
+    try:
+        return use()
+    except _RefusedError as error:
+        raise ImageError(path, str(error)) from error
+    except UnidentifiedImageError as error:
+        raise ImageError(path, "is not an image of a known format") from error
+    except Image.DecompressionBombError as error:
+        raise ImageError(path, "claims more pixels than any image here may have") from error
+    except MemoryError as error:
+        raise ImageError(path, "does not fit into memory") from error
+    # Decoders raise nearly anything on damaged data, and all of it means the same to the user.
+    except Exception as error:
+        detail = str(error).splitlines()[0][:80] if str(error) else type(error).__name__
+        raise ImageError(path, f"is damaged or truncated ({detail})") from error
+
+
+class _RefusedError(Exception):
+    """The file may be sound, but it is not for us."""
+
+
+def _decode(data: bytes, max_pixels: int) -> np.ndarray:
+    if is_tiff(data):
+        with io.BytesIO(data) as file:
+            _check_size(*tiff_shape(file)[:2], max_pixels)
+            image = read_tiff(file)
+        if image is not None:
+            return image
+    elif (size := deep_colour_png_size(data)) is not None:
+        _check_size(*size, max_pixels)
+        return read_deep_colour_png(data)
+    with Image.open(io.BytesIO(data)) as picture:
+        _check_size(picture.height, picture.width, max_pixels)
+        return _to_array(ImageOps.exif_transpose(picture))
+
+
+def _probe(file: Any, max_pixels: int) -> ImageInfo:
+    start = file.read(32)
+    file.seek(0)
+    if is_tiff(start):
+        height, width, channels, pixels = tiff_shape(file)
+        info = ImageInfo(height, width, channels, pixels, "TIFF")
+    elif (size := deep_colour_png_size(start)) is not None:
+        info = ImageInfo(*size, 1 if start[25] == 4 else 3, "uint16", "PNG")
+    else:
+        with Image.open(file) as picture:
+            turned = picture.getexif().get(0x0112, 1) >= 5
+            height, width = picture.size if turned else picture.size[::-1]
+            mode = picture.mode
+            channels = 1 if mode in _GREY_MODES or (mode in _KEPT_MODES and mode != "RGB") or mode == "I" else 3
+            pixels = _KEPT_MODES.get(mode, "uint16" if mode == "I" else "uint8")
+            info = ImageInfo(height, width, channels, pixels, picture.format or "unknown")
+    _check_size(info.height, info.width, max_pixels)
+    return info
+
+
+def _check_size(height: int, width: int, max_pixels: int) -> None:
+    if height * width > max_pixels:
+        raise _RefusedError(f"claims {height}x{width} pixels, more than the {max_pixels} allowed")
+
+
+def _to_array(picture: Image.Image) -> np.ndarray:
+    mode = picture.mode
+    if mode == "I":  # some versions of Pillow read 16-bit grey as 32 bits
+        values = np.asarray(picture)
+        if values.min() < 0 or values.max() > 65535:
+            raise _RefusedError("holds 32-bit integers; uint8, uint16 and floating point pixels can be used")
+        return values.astype(np.uint16)[..., None]
+    if mode == "P" and "transparency" in picture.info:
+        picture = picture.convert("RGBA")
+    if mode not in _KEPT_MODES:
+        picture = picture.convert("L" if mode in _GREY_MODES else "RGB")
+    image = np.array(picture)  # a copy: the view into Pillow's memory is read-only
+    image = image.astype(image.dtype.newbyteorder("="), copy=False)
+    return image[..., None] if image.ndim == 2 else image

@@ -1,0 +1,142 @@
+"""From what lies on a disk to a collection: folders, tables, list files, arrays."""
+
+import csv
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lmfcn.data.collections import ImageCollection
+
+IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".jfif", ".tif", ".tiff", ".bmp", ".gif", ".webp"}
+_LIST_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+_COLUMNS = ("path", "label", "group", "split")
+
+
+def open_collection(path: str | Path, **options: Any) -> ImageCollection:
+    """Read a collection from whatever `path` is.
+
+    Parameters
+    ----------
+    path : str or Path
+        A folder of class folders; a folder with list files (`train.txt`, `val.txt`, `test.txt`); a folder with a
+        `groups.csv` or `labels.csv` table; a table (`.csv`, `.tsv`); a list file (`.txt`); arrays (`.npz`).
+    **options
+        Passed on to `ImageCollection`, such as `color`.
+    """
+    path = Path(path)
+    if not path.exists():
+        raise ValueError(f"{path} does not exist.")
+    if path.is_dir():
+        for name in ("labels.csv", "groups.csv"):
+            if (path / name).is_file():
+                return from_table(path / name, **options)
+        lists = _list_files(path)
+        return from_lists(lists, **options) if lists else from_folder(path, **options)
+    readers = {".csv": from_table, ".tsv": from_table, ".npz": from_npz}
+    if path.suffix.lower() == ".txt":
+        return from_lists([path], **options)
+    if path.suffix.lower() not in readers:
+        raise ValueError(f"{path} is neither a folder nor a .csv, .tsv, .txt or .npz file.")
+    return readers[path.suffix.lower()](path, **options)
+
+
+def from_folder(path: str | Path, **options: Any) -> ImageCollection:
+    """Read a folder in which every class is a folder; files may lie deeper in it.
+
+    Files are recognised by their ending, folders and files whose name starts with a dot are passed over.
+    """
+    path = Path(path)
+    if not path.is_dir():
+        raise ValueError(f"{path} is not a folder.")
+    files: list[str] = []
+    labels: list[str] = []
+    for folder in sorted(child for child in path.iterdir() if child.is_dir() and not child.name.startswith(".")):
+        found = sorted(str(file) for file in _image_files(folder))
+        files += found
+        labels += [folder.name] * len(found)
+    if not files:
+        loose = sum(1 for _ in _image_files(path))
+        hint = f"the {loose} images in it are in no class folder" if loose else "no image was found in it"
+        raise ValueError(f"{path} must hold one folder of images per class, but {hint}.")
+    return ImageCollection(files, labels, **options)
+
+
+def from_table(path: str | Path, **options: Any) -> ImageCollection:
+    """Read a table with the columns path, label and, if there are any, group and split.
+
+    Columns are separated by commas, semicolons or tabs; paths are relative to the table.
+    """
+    path = Path(path)
+    rows = _read_table(path)
+    columns = [column for column in _COLUMNS if column in rows[0]]
+    if "path" not in columns:
+        raise ValueError(f"{path} must have a column 'path', got the columns {sorted(rows[0])}.")
+    values = {column: [row[column] for row in rows] for column in columns}
+    for column, entries in values.items():
+        if "" in entries or None in entries:
+            line = next(i for i, entry in enumerate(entries, start=2) if not entry)
+            raise ValueError(f"{path}, line {line}: the column '{column}' is empty.")
+    files = [str(path.parent / entry) for entry in values["path"]]
+    return ImageCollection(files, values.get("label"), values.get("group"), values.get("split"), **options)
+
+
+def from_lists(paths: list[Path] | list[str], **options: Any) -> ImageCollection:
+    """Read list files with lines `class;path`; the part of the split is the name of the file (train, val, test).
+
+    Paths are relative to the list file, or to the present folder if they are not found there.
+    """
+    files: list[str] = []
+    labels: list[str] = []
+    split: list[str] = []
+    for path in map(Path, paths):
+        for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
+            if not line.strip():
+                continue
+            label, separator, file = line.partition(";")
+            if not separator or not label.strip() or not file.strip():
+                raise ValueError(f"{path}, line {number}: expected class;path, got {line[:60]!r}.")
+            beside = path.parent / file.strip()
+            files.append(str(beside if beside.exists() or not Path(file.strip()).exists() else file.strip()))
+            labels.append(label.strip())
+            split.append(_LIST_NAMES.get(path.stem.lower(), path.stem))
+    if not files:
+        raise ValueError(f"No image is listed in {', '.join(map(str, paths))}.")
+    return ImageCollection(files, labels, None, split, **options)
+
+
+def from_npz(path: str | Path, **options: Any) -> ImageCollection:
+    """Read arrays `images` (or `X`) and, if there are any, `labels` (or `y`), `groups` and `split`."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            content = {name: arrays[name] for name in arrays.files}
+    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is not a readable .npz file of plain arrays ({error}).") from error
+    images = content.get("images", content.get("X"))
+    if images is None:
+        raise ValueError(f"{path} must hold an array 'images' or 'X', got {sorted(content)}.")
+    labels = content.get("labels", content.get("y"))
+    return ImageCollection(images, labels, content.get("groups"), content.get("split"), **options)
+
+
+def _image_files(folder: Path) -> Iterator[Path]:
+    for file in folder.rglob("*"):
+        hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
+        if file.suffix.lower() in IMAGE_ENDINGS and not hidden and file.is_file():
+            yield file
+
+
+def _list_files(folder: Path) -> list[Path]:
+    return sorted(file for file in folder.glob("*.txt") if file.stem.lower() in _LIST_NAMES)
+
+
+def _read_table(path: Path) -> list[dict[str, str]]:
+    text = path.read_text(encoding="utf-8-sig")
+    header = text.partition("\n")[0]
+    separator = max("\t;,", key=header.count)
+    rows = list(csv.DictReader(text.splitlines(), delimiter=separator))
+    if not rows:
+        raise ValueError(f"{path} has no rows below its header.")
+    return [{(key or "").strip().lower(): (value or "").strip() for key, value in row.items() if key} for row in rows]

@@ -1,0 +1,102 @@
+"""TIFF files: 8 and 16 bits, floating point, many channels, strips and tiles."""
+
+from typing import Any
+
+import numpy as np
+import tifffile
+
+_STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
+_GREY_OR_COLOUR = {0, 1, 2}  # white is zero, black is zero, RGB; the rest is left to Pillow
+_KINDS = {"u1": "uint8", "u2": "uint16", "f2": "float", "f4": "float", "f8": "float", "b1": "uint8"}
+_ORIENTATION, _FIRST_TURNED = 274, 5
+
+
+def is_tiff(start: bytes) -> bool:
+    """Tell whether a file that begins so is a TIFF or BigTIFF."""
+    return start[:4] in _STARTS
+
+
+def tiff_shape(file: Any) -> tuple[int, int, int, str]:
+    """Return height, width, channels and kind of pixels, from the header alone."""
+    file.seek(0)
+    with tifffile.TiffFile(file) as tiff:
+        page, series = _first_page(tiff), tiff.series[0]
+        sizes = dict(zip(series.axes, series.shape, strict=True))
+        height, width = sizes.pop("Y"), sizes.pop("X")
+        channels = int(np.prod(list(sizes.values()), dtype=int)) - _n_alpha(page)
+        if page.photometric not in _GREY_OR_COLOUR:
+            channels = 3
+        if _orientation(page) >= _FIRST_TURNED:
+            height, width = width, height
+        return height, width, channels, _KINDS.get(series.dtype.str[1:], str(series.dtype))
+
+
+def read_tiff(file: Any) -> np.ndarray | None:
+    """Return the first image (height, width, channels) of an open file, or None if Pillow should read it."""
+    file.seek(0)
+    with tifffile.TiffFile(file) as tiff:
+        page, series = _first_page(tiff), tiff.series[0]
+        if page.photometric not in _GREY_OR_COLOUR:
+            return None
+        try:
+            image = series.asarray()
+        except ValueError as error:
+            if "imagecodecs" not in str(error):
+                raise
+            if page.bitspersample > 8 and page.samplesperpixel > 1:
+                raise ValueError(
+                    f"{page.compression.name} compression of deep colour needs: pip install imagecodecs"
+                ) from error
+            return None
+        image = _channels_last(image, series.axes)
+        image = image[..., : image.shape[2] - _n_alpha(page)]
+        return np.ascontiguousarray(_turn(_usual_pixels(image, inverted=page.photometric == 0), _orientation(page)))
+
+
+def _first_page(tiff: tifffile.TiffFile) -> Any:
+    return tiff.pages[0]
+
+
+def _n_alpha(page: Any) -> int:
+    return 1 if page.extrasamples and int(page.extrasamples[-1]) in (1, 2) else 0
+
+
+def _orientation(page: Any) -> int:
+    tag = page.tags.get(_ORIENTATION)
+    return 1 if tag is None else int(tag.value)
+
+
+def _channels_last(image: np.ndarray, axes: str) -> np.ndarray:
+    keep = [size > 1 or axis in "YX" for size, axis in zip(image.shape, axes, strict=True)]
+    image = image.reshape([size for size, kept in zip(image.shape, keep, strict=True) if kept])
+    axes = "".join(axis for axis, kept in zip(axes, keep, strict=True) if kept)
+    if axes == "YX":
+        return image[..., None]
+    if len(axes) == 3 and axes.startswith("YX"):
+        return image
+    if len(axes) == 3 and axes.endswith("YX"):
+        return np.moveaxis(image, 0, -1)
+    raise ValueError(f"holds a stack with the axes {axes}; one image per file is expected")
+
+
+def _usual_pixels(image: np.ndarray, *, inverted: bool) -> np.ndarray:
+    kind = image.dtype.str[1:]
+    if kind not in _KINDS:
+        raise ValueError(f"holds {image.dtype} values; uint8, uint16 and floating point pixels can be used")
+    if kind == "b1":
+        image = image.astype(np.uint8) * 255
+    elif _KINDS[kind] == "float":
+        return image.astype(np.float32)
+    image = image.astype(image.dtype.newbyteorder("="), copy=False)
+    return np.iinfo(image.dtype).max - image if inverted else image
+
+
+def _turn(image: np.ndarray, orientation: int) -> np.ndarray:
+    """Turn an image as the camera or scanner noted that it should be seen."""
+    if orientation >= _FIRST_TURNED:
+        image = image.swapaxes(0, 1)
+    if orientation in (2, 3, 6, 7):
+        image = image[:, ::-1]
+    if orientation in (3, 4, 7, 8):
+        image = image[::-1]
+    return image
