@@ -31,7 +31,7 @@ def test_no_group_is_on_both_sides(seed, n_groups):
 
 def test_groups_that_cannot_be_split_are_explained(random):
     for groups in ([7, 7, 7, 7], [0, 0, 1, 1]):
-        with pytest.raises(ValueError, match=r"every class must occur in at least 2 groups\. Give a validation set"):
+        with pytest.raises(ValueError, match=r"every class must occur in at least 2 groups\. Give more groups"):
             hold_out(np.array([0, 0, 1, 1]), 0.5, random, np.array(groups))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from lmfcn.data.arrays import check_class_sizes, check_labels, check_like_training
 from lmfcn.data.collections import ImageCollection
 from lmfcn.data.loading import LoadedImages, form_of, load_images
-from lmfcn.data.splits import hold_out
+from lmfcn.data.splits import check_groups, hold_out
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ def check_training_data(
     if y is None:
         raise ValueError("y is missing: fit needs a label for every image, as y or in the collection.")
     classes, numbers = check_labels(y, len(images))
-    groups, form = _check_groups(groups, len(images)), form_of(images)
+    groups = None if groups is None else check_groups(groups, len(images))
+    form = form_of(images)
     everyone = np.arange(len(images))
     if validation is not None:
         check_class_sizes(classes, numbers, smallest=2)
@@ -66,15 +67,6 @@ def check_training_data(
     chosen, held_out = hold_out(numbers, fraction, random, groups)
     check_class_sizes(classes, numbers[chosen], smallest=2, reason=" after the validation images are held out")
     return TrainingData(classes, images[chosen], numbers[chosen], chosen, images[held_out], numbers[held_out], *form)
-
-
-def _check_groups(groups: Any, n_images: int) -> np.ndarray | None:
-    if groups is None:
-        return None
-    groups = np.asarray(groups)
-    if groups.shape != (n_images,):
-        raise ValueError(f"groups must hold one entry per image, shape ({n_images},), got shape {groups.shape}.")
-    return groups
 
 
 def _check_validation(validation: Any, form: tuple[int, str], classes: np.ndarray) -> tuple[LoadedImages, np.ndarray]:
