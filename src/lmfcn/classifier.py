@@ -186,27 +186,27 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         groups: Any = None,
-        validation: tuple[Any, Any] | None = None,
+        validation: Any = None,
     ) -> "LMFCNClassifier":
         """Train on images and labels.
 
         Parameters
         ----------
-        X : array (n, height, width) or (n, height, width, channels)
+        X : array (n, height, width) or (n, height, width, channels), or ImageCollection
             uint8, uint16 or floating point pixels.
         y : array-like (n,)
-            Labels of any kind, two classes.
+            Labels of any kind, two classes; a collection may bring its own.
         groups : array-like (n,), optional
             Images of one group (a patient, a slide, a source image) are never split between training
-            and validation.
-        validation : tuple (X, y), optional
+            and validation; a collection may bring its own.
+        validation : tuple (X, y) or ImageCollection, optional
             Images to choose the epoch by; without them a part of X is held out.
         """
         settings = self._check_parameters()
         device, random = check_device(self.device), as_generator(self.random_state)
-        data = check_training_data(X, y, groups, validation, self.validation_fraction, random)
+        data = check_training_data(X, y, groups, validation, self.validation_fraction, random, verbose=self.verbose)
         if len(data.classes) > 2:
             raise ValueError(f"LMFCNClassifier handles two classes, got {len(data.classes)}: {data.classes.tolist()}.")
         settings = replace(settings, class_weight=_by_number(settings.class_weight, data.classes))

@@ -98,11 +98,11 @@ class CNNClassifier(ClassifierMixin, BaseEstimator):
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any, groups: Any = None, validation: tuple[Any, Any] | None = None) -> "CNNClassifier":
+    def fit(self, X: Any, y: Any = None, groups: Any = None, validation: Any = None) -> "CNNClassifier":
         """Train on images and labels; the arguments are those of `LMFCNClassifier.fit`."""
         self._check_parameters()
         random = as_generator(self.random_state)
-        data = check_training_data(X, y, groups, validation, self.validation_fraction, random)
+        data = check_training_data(X, y, groups, validation, self.validation_fraction, random, verbose=self.verbose)
         generator = torch.Generator().manual_seed(int(random.integers(2**62)))
         network = self._build(data, generator)
         optimizer = torch.optim.AdamW(network.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay)

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from lmfcn import __version__
 from lmfcn.cli.demo import demo
+from lmfcn.cli.inspect import inspect
 
 app = typer.Typer(
     name="lmfcn",
@@ -33,6 +34,7 @@ def _options(
 
 
 app.command()(demo)
+app.command()(inspect)
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -10,15 +10,14 @@ from typing import Any, Literal
 import numpy as np
 
 from lmfcn.data.arrays import check_images
-from lmfcn.data.framing import Color, Frame, tile_boxes
-from lmfcn.data.images import CollectionError, ImageError, describe_errors
+from lmfcn.data.framing import Color, Frame, Size, as_pair, describe_channels, describe_form, tile_boxes
+from lmfcn.data.images import CollectionError, ImageError, ImageInfo, describe_errors
 from lmfcn.data.seeds import RandomState, as_generator
 from lmfcn.data.store import CACHE_BYTES, ImageStore, in_parallel
 from lmfcn.data.voting import vote_by_source
 from lmfcn.progress import item_progress
 
 OnError = Literal["raise", "skip"]
-Size = int | tuple[int, int]
 
 
 class ImageCollection:
@@ -143,7 +142,7 @@ class ImageCollection:
         """Return the collection with `size` cut out of every image: the middle, or a place drawn once."""
         if isinstance(random_state, str):
             return self._framed("crop", size)
-        random, (height, width) = as_generator(random_state), _pair(size)
+        random, (height, width) = as_generator(random_state), as_pair(size)
         boxes = []
         for position, (tall, wide) in enumerate(self.sizes()):
             if tall < height or wide < width:
@@ -159,7 +158,7 @@ class ImageCollection:
         Tiles inherit the label, and their source image is their group unless the images have groups already.
         `vote` brings predictions for tiles back to images.
         """
-        size, stride = _pair(size), _pair(size if stride is None else stride)
+        size, stride = as_pair(size), as_pair(size if stride is None else stride)
         owners: list[int] = []
         boxes: list[tuple[int, int, int, int]] = []
         for position, (height, width) in enumerate(self.sizes()):
@@ -195,17 +194,11 @@ class ImageCollection:
         verbose : bool
             Show a progress bar.
         """
-        errors: dict[int, ImageError] = {}
-        with item_progress("Reading images", len(self), visible=verbose) as advance:
-            for position, result in enumerate(in_parallel(self._shape_of, range(len(self)))):
-                if isinstance(result, ImageError):
-                    errors[position] = result
-                advance()
+        results = self._in_all(self._shape_of, verbose=verbose)
+        errors = {position: result for position, result in enumerate(results) if isinstance(result, ImageError)}
         if not errors:
             return self
-        if on_error == "raise":
-            raise CollectionError(list(errors.values()))
-        if len(errors) == len(self):
+        if on_error == "raise" or len(errors) == len(self):
             raise CollectionError(list(errors.values()))
         warnings.warn(f"Left out: {describe_errors(list(errors.values()))}", UserWarning, stacklevel=2)
         sound = self.subset(np.delete(np.arange(len(self)), list(errors)))
@@ -214,14 +207,7 @@ class ImageCollection:
 
     def to_array(self, *, verbose: bool = False) -> np.ndarray:
         """Return all images as one array (n, height, width, channels); they must agree in size and channels."""
-        images: list[np.ndarray] = []
-        errors: list[ImageError] = []
-        with item_progress("Reading images", len(self), visible=verbose) as advance:
-            for result in in_parallel(self._image, range(len(self))):
-                errors.append(result) if isinstance(result, ImageError) else images.append(result)
-                advance()
-        if errors:
-            raise CollectionError(errors)
+        images = _all_sound(self._in_all(self._image, verbose=verbose))
         return self._stack(images, np.arange(len(self)))
 
     def batch(self, positions: np.ndarray) -> np.ndarray:
@@ -238,11 +224,11 @@ class ImageCollection:
     def form(self) -> tuple[int, str]:
         """Return channels and kind of pixels, from the headers of all files; they must agree."""
         sources = np.unique(self._sources).tolist()
-        forms = self._in_all(self._store.form, sources)
+        forms = _all_sound(in_parallel(self._store.form, sources))
         for source, form in zip(sources, forms, strict=True):
             if form != forms[0]:
                 names = [
-                    f"{self._store.name(i)} has {_channels(*form)}"
+                    f"{self._store.name(i)} has {describe_channels(*form)}"
                     for i, form in ((sources[0], forms[0]), (source, form))
                 ]
                 raise ValueError(f"{' but '.join(names)}; use color='grey' or 'rgb', or files of one kind.")
@@ -254,17 +240,23 @@ class ImageCollection:
         n_bytes = int(heights_widths.prod(axis=1).sum()) * 3
         return n_bytes <= self._store.cache_bytes and len(np.unique(heights_widths, axis=0)) == 1
 
+    def info(self, position: int) -> ImageInfo:
+        """Return what the header of the file of an image says."""
+        return self._store.info(int(self._sources[position]))
+
     def sizes(self) -> np.ndarray:
         """Return height and width (n, 2) of every image, from the headers of the files."""
         if self._boxes is not None:
             return self._boxes[:, 2:]
-        return np.array(self._in_all(self._store.size, self._sources.tolist()))
+        return np.array(_all_sound(in_parallel(self._store.size, self._sources.tolist())))
 
-    def _in_all(self, function: Callable[[int], Any], sources: list[int]) -> list[Any]:
-        """Apply a function to many sources; report all files that cannot be read at once."""
-        results = list(in_parallel(function, sources))
-        if errors := [result for result in results if isinstance(result, ImageError)]:
-            raise CollectionError(errors)
+    def _in_all(self, function: Callable[[int], Any], *, verbose: bool) -> list[Any]:
+        """Apply a function to all positions in parallel; errors about images are among the results."""
+        with item_progress("Reading images", len(self), visible=verbose) as advance:
+            results = []
+            for result in in_parallel(function, range(len(self))):
+                results.append(result)
+                advance()
         return results
 
     def _image(self, position: int) -> np.ndarray:
@@ -280,8 +272,9 @@ class ImageCollection:
     def _stack(self, images: list[np.ndarray], positions: np.ndarray) -> np.ndarray:
         for image, position in zip(images, positions, strict=True):
             if image.shape != images[0].shape or image.dtype != images[0].dtype:
+                first, this = self.paths[positions[0]], self.paths[position]
                 raise ValueError(
-                    f"{self.paths[position]} is {_form(image)}, but {self.paths[positions[0]]} is {_form(images[0])};"
+                    f"{this} is {describe_form(image)}, but {first} is {describe_form(images[0])};"
                     " use resized or cropped for one size, color='grey' or 'rgb' for one kind of colour."
                 )
         return np.stack(images)
@@ -290,7 +283,7 @@ class ImageCollection:
         if self._boxes is not None:
             raise ValueError("Tiles and random crops have their final size already; resize the images before.")
         other = copy.copy(self)
-        frame = replace(self._store.frame, fit=fit, size=_pair(size))
+        frame = replace(self._store.frame, fit=fit, size=as_pair(size))
         other._size_numbers = None
         other._store = ImageStore(self._store.source, frame, self._store.cache_bytes)
         return other
@@ -303,6 +296,14 @@ class ImageCollection:
         return cut
 
 
+def _all_sound(results: Iterable[Any]) -> list[Any]:
+    """Return the results, or report all files that cannot be used at once."""
+    results = list(results)
+    if errors := [result for result in results if isinstance(result, ImageError)]:
+        raise CollectionError(errors)
+    return results
+
+
 def _check_length(name: str, values: Any, expected: int) -> np.ndarray | None:
     if values is None:
         return None
@@ -310,19 +311,3 @@ def _check_length(name: str, values: Any, expected: int) -> np.ndarray | None:
     if values.shape != (expected,):
         raise ValueError(f"{name} must hold one entry per image, shape ({expected},), got shape {values.shape}.")
     return values
-
-
-def _pair(size: Size) -> tuple[int, int]:
-    pair = (size, size) if isinstance(size, int) else tuple(size)
-    if len(pair) != 2 or min(pair) < 1:
-        raise ValueError(f"A size must be a positive number of pixels, or height and width, got {size!r}.")
-    return pair
-
-
-def _form(image: np.ndarray) -> str:
-    height, width, channels = image.shape
-    return f"{height}x{width} with {_channels(channels, str(image.dtype))}"
-
-
-def _channels(channels: int, pixels: str) -> str:
-    return f"{channels} channel{'s' if channels > 1 else ''} of {pixels}"

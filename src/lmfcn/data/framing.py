@@ -8,6 +8,7 @@ from PIL import Image
 
 Color = Literal["keep", "grey", "rgb"]
 Fit = Literal["keep", "resize", "crop"]
+Size = int | tuple[int, int]
 
 _GREY_WEIGHTS = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R BT.601, as Pillow uses
 
@@ -90,3 +91,22 @@ def tile_boxes(
 def framed_size(size: tuple[int, int], frame: Frame) -> tuple[int, int]:
     """Return the (height, width) that an image of `size` has after framing."""
     return size if frame.fit == "keep" or frame.size is None else frame.size
+
+
+def as_pair(size: Size) -> tuple[int, int]:
+    """Return height and width from a side or a pair."""
+    pair = (size, size) if isinstance(size, int) else tuple(size)
+    if len(pair) != 2 or min(pair) < 1:
+        raise ValueError(f"A size must be a positive number of pixels, or height and width, got {size!r}.")
+    return pair
+
+
+def describe_form(image: np.ndarray) -> str:
+    """Say what an image looks like from outside."""
+    height, width, channels = image.shape
+    return f"{height}x{width} with {describe_channels(channels, str(image.dtype))}"
+
+
+def describe_channels(channels: int, pixels: str) -> str:
+    """Say how many channels of which pixels there are."""
+    return f"{channels} channel{'' if channels == 1 else 's'} of {pixels}"

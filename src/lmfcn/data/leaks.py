@@ -3,14 +3,15 @@
 import hashlib
 import warnings
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
 
 import numpy as np
 
 from lmfcn.data.collections import ImageCollection
 from lmfcn.data.framing import resize_image
-from lmfcn.data.images import ImageError
+from lmfcn.data.images import CollectionError, ImageError
 from lmfcn.data.splits import Split
 from lmfcn.data.store import in_parallel
 from lmfcn.progress import item_progress
@@ -24,59 +25,55 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Fingerprints:
-    """Hashes by which images are compared.
-
-    Attributes
-    ----------
-    pixels : list of bytes
-        Hash of form and pixels of each image.
-    files : list of bytes
-        Hash of each file, or of the pixels where there is no file.
-    perceptual : array of uint64 (n,)
-        64 bits that small changes (compression, brightness) leave nearly alone.
-    details : array (n, THUMBNAIL * THUMBNAIL)
-        A thumbnail without its coarse brightness, which many images share, scaled to length 1.
-    """
-
-    pixels: list[bytes]
-    files: list[bytes]
-    perceptual: np.ndarray
-    details: np.ndarray
-
-
-@dataclass(frozen=True)
 class Duplicates:
-    """Pairs of positions in a collection; each pair is listed once, under the strongest thing it shares."""
+    """Pairs of positions in a collection; each pair is listed once, under the strongest thing it shares.
+
+    `unreadable` are the files that could not be compared.
+    """
 
     identical_files: list[Pair]
     identical_pixels: list[Pair]
     near_duplicates: list[Pair]
+    unreadable: list[ImageError] = field(default_factory=list)
+
+    @property
+    def all_pairs(self) -> list[Pair]:
+        """All pairs, the surest first."""
+        return self.identical_files + self.identical_pixels + self.near_duplicates
 
 
 def find_duplicates(collection: ImageCollection, *, verbose: bool = False) -> Duplicates:
     """Compare all images of a collection with each other, without holding them in memory."""
-    prints = fingerprints(collection, verbose=verbose)
-    files = _equal_pairs(prints.files)
-    pixels = _equal_pairs(prints.pixels) - files
-    near = _near_pairs(prints) - files - pixels
-    return Duplicates(sorted(files), sorted(pixels), sorted(near))
-
-
-def fingerprints(collection: ImageCollection, *, verbose: bool = False) -> Fingerprints:
-    """Compute the hashes of every image."""
+    readable: list[int] = []
     rows = []
+    unreadable: list[ImageError] = []
     with item_progress("Comparing images", len(collection), visible=verbose) as advance:
-        for result in in_parallel(lambda position: _fingerprint(collection, position), range(len(collection))):
+        results = in_parallel(lambda position: _fingerprint(collection, position), range(len(collection)))
+        for position, result in enumerate(results):
             if isinstance(result, ImageError):
-                raise result
-            rows.append(result)
+                unreadable.append(result)
+            else:
+                readable.append(position)
+                rows.append(result)
             advance()
-    files, pixels, perceptual, details = zip(*rows, strict=True)
-    return Fingerprints(list(pixels), list(files), np.array(perceptual, dtype=np.uint64), np.stack(details))
+    if not rows:
+        return Duplicates([], [], [], unreadable)
+    file_hashes, pixel_hashes, perceptual, details = zip(*rows, strict=True)
+    files = _equal_pairs(file_hashes)
+    pixels = _equal_pairs(pixel_hashes) - files
+    near = _near_pairs(np.array(perceptual, dtype=np.uint64), np.stack(details)) - files - pixels
+
+    def in_collection(pairs: set[Pair]) -> list[Pair]:
+        return sorted((readable[first], readable[second]) for first, second in pairs)
+
+    return Duplicates(in_collection(files), in_collection(pixels), in_collection(near), unreadable)
 
 
 def _fingerprint(collection: ImageCollection, position: int) -> tuple[bytes, bytes, int, np.ndarray]:
+    """Return hashes of the file and of the pixels, 64 bits that small changes leave nearly alone, and the details.
+
+    Details are a thumbnail without its coarse brightness, which many images share, scaled to length 1.
+    """
     image = collection[position]
     pixels = hashlib.sha256(repr((image.shape, image.dtype.str)).encode() + image.tobytes()).digest()
     path = collection.file_of(position)
@@ -95,33 +92,26 @@ def _fingerprint(collection: ImageCollection, position: int) -> tuple[bytes, byt
     return files, pixels, perceptual, detail / max(length, 1e-6)
 
 
-def _equal_pairs(keys: list[bytes]) -> set[Pair]:
+def _equal_pairs(keys: Sequence[bytes]) -> set[Pair]:
     places = defaultdict(list)
     for position, key in enumerate(keys):
         places[key].append(position)
     return {pair for members in places.values() if len(members) > 1 for pair in combinations(members, 2)}
 
 
-def _near_pairs(prints: Fingerprints) -> set[Pair]:
+def _near_pairs(perceptual: np.ndarray, details: np.ndarray) -> set[Pair]:
     """Pairs whose hashes differ in few bits and whose details correlate."""
     pairs: set[Pair] = set()
     for band in range(_BANDS):
-        part = (prints.perceptual >> np.uint64(band * _BAND_BITS)) & np.uint64(2**_BAND_BITS - 1)
+        part = (perceptual >> np.uint64(band * _BAND_BITS)) & np.uint64(2**_BAND_BITS - 1)
         order = np.argsort(part, kind="stable")
-        starts = np.flatnonzero(np.diff(part[order], prepend=np.uint64(2**63)))
-        for members in np.split(order, starts[1:]):
-            pairs |= _confirmed(members, prints)
-    return pairs
-
-
-def _confirmed(members: np.ndarray, prints: Fingerprints) -> set[Pair]:
-    pairs: set[Pair] = set()
-    for i, first in enumerate(members[:-1]):
-        others = members[i + 1 :]
-        differing = np.bitwise_count(prints.perceptual[first] ^ prints.perceptual[others])
-        others = others[differing <= _NEAR]
-        alike = prints.details[others] @ prints.details[first] > _ALIKE
-        pairs |= {(int(min(first, other)), int(max(first, other))) for other in others[alike]}
+        starts = np.flatnonzero(np.diff(part[order])) + 1
+        for members in np.split(order, starts):
+            for i, first in enumerate(members[:-1]):
+                others = members[i + 1 :]
+                others = others[np.bitwise_count(perceptual[first] ^ perceptual[others]) <= _NEAR]
+                alike = others[details[others] @ details[first] > _ALIKE]
+                pairs |= {(int(min(first, other)), int(max(first, other))) for other in alike}
     return pairs
 
 
@@ -145,21 +135,14 @@ def check_split(collection: ImageCollection, parts: Split, *, verbose: bool = Fa
     if collection.groups is not None:
         _check_groups_apart(collection.groups, side)
     found = find_duplicates(collection, verbose=verbose)
+    if found.unreadable:
+        raise CollectionError(found.unreadable)
     across = Duplicates(
-        *(
-            [pair for pair in pairs if _apart(side, pair)]
-            for pairs in (found.identical_files, found.identical_pixels, found.near_duplicates)
-        )
+        [pair for pair in found.identical_files if _apart(side, pair)],
+        [pair for pair in found.identical_pixels if _apart(side, pair)],
+        [pair for pair in found.near_duplicates if _apart(side, pair)],
     )
-    lines = [
-        f"{collection.paths[first]} and {collection.paths[second]} ({what})"
-        for what, pairs in (
-            ("identical files", across.identical_files),
-            ("identical pixels", across.identical_pixels),
-            ("nearly identical", across.near_duplicates),
-        )
-        for first, second in pairs
-    ]
+    lines = describe_pairs(collection, across)
     if lines:
         more = f"\n  ... and {len(lines) - 20} more" if len(lines) > 20 else ""
         warnings.warn(
@@ -168,6 +151,17 @@ def check_split(collection: ImageCollection, parts: Split, *, verbose: bool = Fa
             stacklevel=2,
         )
     return across
+
+
+def describe_pairs(collection: ImageCollection, duplicates: Duplicates) -> list[str]:
+    """Say which files are duplicates of which, and in what way."""
+    kinds = (
+        ("identical files", duplicates.identical_files),
+        ("identical pixels", duplicates.identical_pixels),
+        ("nearly identical", duplicates.near_duplicates),
+    )
+    paths = collection.paths
+    return [f"{paths[first]} and {paths[second]} ({what})" for what, pairs in kinds for first, second in pairs]
 
 
 def _apart(side: np.ndarray, pair: Pair) -> bool:

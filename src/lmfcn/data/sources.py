@@ -10,7 +10,7 @@ import numpy as np
 
 from lmfcn.data.collections import ImageCollection
 
-IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".jfif", ".tif", ".tiff", ".bmp", ".gif", ".webp"}
+IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".jfif", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm"}
 _LIST_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 _COLUMNS = ("path", "label", "group", "split")
 

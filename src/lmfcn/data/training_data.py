@@ -46,9 +46,11 @@ def check_training_data(
     validation: Any,
     fraction: float,
     random: np.random.Generator,
+    *,
+    verbose: bool = False,
 ) -> TrainingData:
     """Check images and labels, and hold out `fraction` of them unless a validation set is given."""
-    images = load_images(X)
+    images = load_images(X, verbose=verbose)
     if isinstance(X, ImageCollection):
         y, groups = X.labels if y is None else y, X.groups if groups is None else groups
     if y is None:
