@@ -104,6 +104,14 @@ def test_fit_is_repeatable_bit_for_bit_and_touches_no_global_seed(textures, fitt
     )
 
 
+def test_an_image_gets_the_same_decision_beside_an_outlier(textures):
+    images = textures[0] / np.float32(255)
+    fitted = quick().fit(images, textures[1])
+    alone = fitted.decision_function(images[:4])
+    beside = fitted.decision_function(np.concatenate([images[:4], images[:1] * 1e5]))
+    assert beside[:4] == pytest.approx(alone, abs=1e-5)
+
+
 def test_refitting_forgets_the_first_fit(textures, fitted):
     images, labels = make_gaussians(5, 12, random_state=3, channels=2)
     twice = quick().fit(images, labels).fit(*textures)
@@ -150,23 +158,23 @@ def test_pickling_keeps_the_decisions(textures, fitted):
     assert np.array_equal(again.decision_function(textures[0]), fitted.decision_function(textures[0]))
 
 
-def test_defaults_are_those_of_the_settings():
-    parameters = LMFCNClassifier().get_params()
-    for name, value in vars(Settings()).items():
-        assert parameters[name] == value, name
-    assert parameters["validation_fraction"] == 0.2
-    assert parameters["epochs"] == 15
+def test_parameters_left_alone_take_the_default_recipe(textures):
+    fitted = LMFCNClassifier(epochs=1, random_state=0, device="cpu").fit(*textures)
+    assert fitted.settings_ == Settings(epochs=1)
+    assert fitted.transform(textures[0]).shape[1] == 64
+    assert LMFCNClassifier().get_params()["epochs"] == Settings().epochs == 15
+    assert (Settings().C, Settings().batch_size, Settings().passes, Settings().learning_rate) == (10.0, 32, 8, 3e-4)
 
 
-def test_paper_preset_replaces_defaults_and_keeps_what_was_set(textures):
-    fitted = quick(preset="paper", C=2.5).fit(*textures)
-    assert fitted.settings_.C == 2.5
-    assert fitted.settings_.epochs == 2
-    for name in set(PRESETS["paper"]) - {"C", "latent_dim", "passes"}:
+def test_paper_preset_fills_in_what_was_left_alone_and_nothing_else(textures):
+    fitted = LMFCNClassifier(preset="paper", epochs=1, random_state=0, device="cpu").fit(*textures)
+    for name in set(PRESETS["paper"]) - {"latent_dim"}:
         assert getattr(fitted.settings_, name) == PRESETS["paper"][name]
+    assert fitted.transform(textures[0]).shape[1] == PRESETS["paper"]["latent_dim"]
+    # Values of the default recipe, given on purpose, are kept too.
+    fitted = quick(preset="paper", C=10.0, batch_size=32).fit(*textures)
+    assert (fitted.settings_.C, fitted.settings_.batch_size, fitted.settings_.optimizer) == (10.0, 32, "adadelta")
     assert fitted.transform(textures[0]).shape[1] == 4
-    with_default_size = LMFCNClassifier(preset="paper", epochs=1, random_state=0, device="cpu").fit(*textures)
-    assert with_default_size.transform(textures[0]).shape[1] == PRESETS["paper"]["latent_dim"]
 
 
 def test_class_weight_by_label(textures):

@@ -3,7 +3,9 @@ import re
 import runpy
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *ROOT.glob("docs/*.md"), ROOT / "CONTRIBUTING.md", *ROOT.glob("src/**/README.md")]
@@ -46,3 +48,20 @@ def test_first_steps_example(capsys):
     example = runpy.run_path(str(ROOT / "examples" / "first_steps.py"))
     assert 0.0 <= example["main"](n_per_class=8, size=16, epochs=1) <= 1.0
     assert "training images that weigh most" in capsys.readouterr().out
+
+
+def test_own_folder_example(tmp_path, monkeypatch, capsys, random):
+    for i in range(40):
+        path = tmp_path / ("bright" if i % 2 else "dark") / f"{i}.png"
+        path.parent.mkdir(exist_ok=True)
+        pixels = random.integers(0, 100, (64, 64)) + 100 * (i % 2)
+        Image.fromarray(pixels.astype(np.uint8)).save(path)
+    script = (
+        (ROOT / "examples" / "own_folder.py")
+        .read_text()
+        .replace("random_state=0, verbose", "epochs=1, passes=1, verbose")
+    )
+    monkeypatch.setattr("sys.argv", ["own_folder.py", str(tmp_path)])
+    exec(compile(script, "own_folder.py", "exec"), {})
+    assert "bright" in capsys.readouterr().out
+    assert len([line for line in script.splitlines() if line and not line.startswith(('"""', "import", "from"))]) < 15

@@ -1,6 +1,5 @@
 """The scikit-learn face of the method: checks what it is given, then delegates."""
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Literal
@@ -33,8 +32,8 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    latent_dim : int, default=64
-        Length of the latent vector, *phi*.
+    latent_dim : int, optional
+        Length of the latent vector, *phi*; 64 unless a preset says otherwise.
     widths : sequence of int, default=(64, 128)
         Filters of the hidden convolutions.
     epochs : int, default=15
@@ -42,49 +41,54 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     sv_close, wr_close, sh_close : int, default=5, 1, 0
         Anchors per support vector, per misclassified and per settled image; 0 switches that term of the
         loss off.
-    C : float, default=10
-        Price of a margin violation in the SVM.
+    C : float, optional
+        Price of a margin violation in the SVM; 10 unless a preset says otherwise.
     gamma : "scale" or float, default="scale"
         Width of the RBF kernel. "scale" follows the latents: `gamma_factor` / (latent_dim * variance).
     gamma_factor : float, default=1
         Factor on "scale".
-    standardize : bool, default=True
-        Whether the kernel sees every latent feature with mean 0 and standard deviation 1.
-    support_loss : {"contrast", "pull"}, default="contrast"
-        What moves the support vectors: the comparison of own and opposite anchors, or the paper's pull
-        towards own anchors alone.
+    standardize : bool, optional
+        Whether the kernel sees every latent feature with mean 0 and standard deviation 1; it does by default.
+    support_loss : {"contrast", "pull"}, optional
+        What moves the support vectors: the comparison of own and opposite anchors (default), or the
+        paper's pull towards own anchors alone.
     sharpness : float, default=10
         Steepness of the contrast loss.
     distance : {"squared", "euclidean"}, default="squared"
         Distance in the pulling terms.
-    units : {"kernel", "latent"}, default="kernel"
-        Whether the losses measure squared distances in units of the kernel (times gamma) or as they are.
+    units : {"kernel", "latent"}, optional
+        Whether the losses measure squared distances in units of the kernel (times gamma, default) or as
+        they are.
     correction_class : {"own", "any"}, default="own"
         Class of the support vectors that misclassified images are moved to.
-    stand_ins : bool, default=True
+    stand_ins : bool, optional
         Whether correctly classified support vectors serve as anchors for a class in which every image is a
-        support vector; without them such a class cannot learn.
-    batch_size : int or "all", default=32
-        Images per optimiser step; "all" takes one step on the whole set.
-    passes : int, default=8
-        How often an epoch goes through the images that move.
-    optimizer : {"adamw", "adadelta"}, default="adamw"
-    learning_rate : float, default=0.0003
+        support vector (they do by default); without them such a class cannot learn.
+    batch_size : int or "all", optional
+        Images per optimiser step, 32 by default; "all" takes one step on the whole set.
+    passes : int, optional
+        How often an epoch goes through the images that move, 8 times by default.
+    optimizer : {"adamw", "adadelta"}, optional
+        AdamW by default.
+    learning_rate : float, optional
+        Rate in the first epoch, 0.0003 by default.
     final_rate : float, default=0.1
         Share of the learning rate that is left at the end.
-    weight_decay : float, default=0.01
+    weight_decay : float, optional
+        0.01 by default.
     class_weight : dict, "balanced" or None, default=None
         Factor on `C` for each class.
     preset : {"paper"} or None, default=None
-        Settings to use in place of the defaults. "paper" is the paper's loss with the optimiser of its
-        authors' program. A parameter that you set to something other than its default is kept.
+        Values for the parameters that are left at None. "paper" is the paper's loss on one batch with the
+        optimiser and the constants of its authors' program.
     validation_fraction : float, default=0.2
         Share of every class that is held out to choose the epoch when `fit` is given no validation
         images. With 0 nothing is held out and the last epoch is kept.
     device : str, default="auto"
         "cpu", "cuda", "mps", ...; "auto" takes an accelerator where there is one.
     random_state : None, int or NumPy generator, default=None
-        A fixed seed makes `fit` repeatable bit for bit on the CPU of one machine.
+        A fixed seed makes `fit` repeatable bit for bit on the CPU of one machine with the same number of
+        threads.
     on_epoch : callable, optional
         Called after every epoch with its `EpochRecord` and its `LatentSpace`.
     verbose : bool, default=False
@@ -104,6 +108,8 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         Indices into X of the support vectors of the kept epoch.
     dual_coef_ : array (1, n_support)
         Their weights in the decision, in the order of `support_`.
+    intercept_ : array (1,)
+        Constant of the decision.
     network_ : TextureFCN
         The kept network.
     settings_ : Settings
@@ -123,28 +129,28 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     def __init__(
         self,
         *,
-        latent_dim: int = 64,
+        latent_dim: int | None = None,
         widths: tuple[int, ...] = (64, 128),
         epochs: int = 15,
         sv_close: int = 5,
         wr_close: int = 1,
         sh_close: int = 0,
-        C: float = 10.0,
+        C: float | None = None,
         gamma: Literal["scale"] | float = "scale",
         gamma_factor: float = 1.0,
-        standardize: bool = True,
-        support_loss: str = "contrast",
+        standardize: bool | None = None,
+        support_loss: str | None = None,
         sharpness: float = 10.0,
         distance: str = "squared",
-        units: str = "kernel",
+        units: str | None = None,
         correction_class: str = "own",
-        stand_ins: bool = True,
-        batch_size: int | Literal["all"] = 32,
-        passes: int = 8,
-        optimizer: str = "adamw",
-        learning_rate: float = 3e-4,
+        stand_ins: bool | None = None,
+        batch_size: int | Literal["all"] | None = None,
+        passes: int | None = None,
+        optimizer: str | None = None,
+        learning_rate: float | None = None,
         final_rate: float = 0.1,
-        weight_decay: float = 1e-2,
+        weight_decay: float | None = None,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         preset: str | None = None,
         validation_fraction: float = 0.2,
@@ -208,7 +214,9 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         device, random = check_device(self.device), as_generator(self.random_state)
         data = check_training_data(X, y, groups, validation, self.validation_fraction, random, verbose=self.verbose)
         if len(data.classes) > 2:
-            raise ValueError(f"LMFCNClassifier handles two classes, got {len(data.classes)}: {data.classes.tolist()}.")
+            raise ValueError(
+                f"LMFCNClassifier handles two classes, got {len(data.classes)}: {data.classes.tolist()[:5]}."
+            )
         settings = replace(settings, class_weight=_by_number(settings.class_weight, data.classes))
         problem = Problem(
             data.images,
@@ -265,10 +273,12 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.intercept_ = np.array([kept.decision.intercept])
 
     def _value(self, name: str) -> Any:
-        """Return a parameter, from the preset if the user left it at its default."""
-        value, preset = getattr(self, name), PRESETS.get(self.preset or "", {})
-        untouched = value == inspect.signature(type(self)).parameters[name].default
-        return preset[name] if untouched and name in preset else value
+        """Return a parameter; where the user left it at None, that of the preset or of the default recipe."""
+        value = getattr(self, name)
+        if value is not None or name == "class_weight":
+            return value
+        defaults = {"latent_dim": 64, **vars(Settings())}
+        return {**defaults, **PRESETS.get(self.preset or "", {})}[name]
 
     def _check_parameters(self) -> Settings:
         check_choice("preset", self.preset, (None, *PRESETS))

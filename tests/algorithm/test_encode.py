@@ -31,6 +31,11 @@ def test_pixels_are_scaled_by_the_range_of_their_type(dtype, largest):
     assert batch.sum() == 3 * 64 - 1
 
 
+def test_arrays_that_run_backwards_can_be_read(random):
+    images = some_images(random, 3)
+    assert torch.equal(to_batch(images[:, ::-1], CPU), to_batch(images, CPU).flip(2))
+
+
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 def test_read_only_images_are_left_alone(random, dtype):
     images = some_images(random, 3, dtype)
@@ -64,6 +69,46 @@ def test_refreshed_statistics_by_hand(network, random):
     norm = network.features[1]
     torch.testing.assert_close(norm.running_mean, convolved.mean(dim=(0, 2, 3)))
     torch.testing.assert_close(norm.running_var, convolved.var(dim=(0, 2, 3)))
+
+
+def test_refresh_does_not_depend_on_the_order_of_the_images(network, random):
+    images = some_images(random, 96)
+    images[:48] //= 4  # sorted by class, the first much darker
+    refresh_batch_norm(network, images, CPU)
+    sorted_by_class = copy.deepcopy(network.features[1])
+    convolved = network.features[0](to_batch(images, CPU))
+    torch.testing.assert_close(sorted_by_class.running_var, convolved.var(dim=(0, 2, 3)), rtol=0.02, atol=0)
+    refresh_batch_norm(network, images[random.permutation(96)], CPU)
+    torch.testing.assert_close(sorted_by_class.running_var, network.features[1].running_var, rtol=0.05, atol=0)
+
+
+class TwoSizes:
+    """Forty small images and a bright larger one."""
+
+    def __init__(self, random):
+        self.small = random.integers(0, 100, (40, 12, 12, 2)).astype(np.uint8)
+        self.large = random.integers(200, 256, (1, 20, 20, 2)).astype(np.uint8)
+        self.size_numbers = np.repeat([0, 1], [40, 1])
+
+    def __len__(self):
+        return 41
+
+    def batch(self, positions):
+        return self.large if positions[0] == 40 else self.small[positions]
+
+
+def test_every_image_weighs_the_same_whatever_its_batch(network, random):
+    images = TwoSizes(random)
+    refresh_batch_norm(network, images, CPU)
+    means = [network.features[0](to_batch(part, CPU)).mean(dim=(0, 2, 3)) for part in (images.small, images.large)]
+    torch.testing.assert_close(network.features[1].running_mean, (40 * means[0] + means[1]) / 41, rtol=1e-3, atol=1e-5)
+
+
+def test_images_of_two_sizes_are_encoded_in_their_order(network, random):
+    images = TwoSizes(random)
+    latents = encode(network, images, CPU)
+    torch.testing.assert_close(latents[:40], encode(network, images.small, CPU))
+    torch.testing.assert_close(latents[40:], encode(network, images.large, CPU))
 
 
 def test_refresh_forgets_what_was_before(network, random):

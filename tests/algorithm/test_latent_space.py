@@ -41,14 +41,25 @@ def test_stand_ins_serve_support_vectors_and_nobody_else():
 
 
 def test_without_stand_ins_a_class_without_settled_images_has_no_anchors():
-    anchors = chosen(stand_ins=False)
+    anchors = chosen(stand_ins=False, support_loss="pull")
     assert rows(anchors.support) == {3: [2, 1], 4: [], 5: [], 6: []}
     assert rows(anchors.correction) == {4: [5, 6]}
     assert anchors.n_without == 3 + 3
 
 
+def test_a_comparison_needs_anchors_on_both_sides():
+    # Class 1 is wholly misclassified, so not even stand-ins can be had for it.
+    lost = replace(MARGIN, misclassified=torch.tensor([4, 5, 6]))
+    distances = (PLACES[:, None] - PLACES).abs()
+    compared = choose_anchors(distances, LABELS, lost, Settings(wr_close=0))
+    assert compared.n_without == 4
+    assert compared.moved.tolist() == []
+    pulled = choose_anchors(distances, LABELS, lost, Settings(wr_close=0, support_loss="pull"))
+    assert pulled.n_without == 3
+
+
 def test_images_without_anchors_go_along_but_not_alone():
-    assert chosen(stand_ins=False, wr_close=0, sh_close=0).moved.tolist() == [3, 4, 5, 6]
+    assert chosen(stand_ins=False, wr_close=0, sh_close=0, support_loss="pull").moved.tolist() == [3, 4, 5, 6]
     nobody_settled = replace(MARGIN, support=torch.arange(7), settled=torch.arange(0))
     settings = Settings(wr_close=0, stand_ins=False)
     distances = (PLACES[:, None] - PLACES).abs()
@@ -104,7 +115,6 @@ def test_the_paper_preset_is_the_paper_with_its_authors_constants():
         "passes": 1,
         "optimizer": "adadelta",
         "learning_rate": 0.1,
-        "final_rate": 0.1,
         "weight_decay": 0.1,
     }
     paper = Settings(**{name: value for name, value in PRESETS["paper"].items() if name != "latent_dim"})

@@ -4,7 +4,7 @@ The paper marks a forbidden pair by a large constant in place of its distance; h
 which pairs are allowed, and an image with fewer than k allowed anchors gets those it has.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -32,6 +32,10 @@ class Anchors:
     def n_without(self) -> int:
         """Number of moving images for which no anchor is allowed."""
         return int((~self.valid.any(dim=1)).sum())
+
+    def only_where(self, usable: Tensor) -> "Anchors":
+        """Return the same with no anchors for the rows (m,) that are not usable."""
+        return replace(self, valid=self.valid & usable[:, None])
 
     def match(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """Find the moving ones among `images` (b,): their places there, and their rows here."""

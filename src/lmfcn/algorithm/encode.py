@@ -33,8 +33,10 @@ def to_batch(images: np.ndarray, device: torch.device) -> Tensor:
 
     Images stay in their own dtype until here, so a training set costs one byte per 8-bit pixel.
     """
-    if not images.flags.writeable:
-        images = images.copy()  # torch refuses to look at memory that it must not write
+    if images.dtype == np.float64:
+        images = images.astype(np.float32)  # before the move: some devices have no double precision
+    elif not images.flags.writeable or not images.flags.c_contiguous:
+        images = images.copy()  # torch refuses memory that it must not write, or that runs backwards
     tensor = torch.from_numpy(images).to(device)
     full_scale = _FULL_SCALE.get(tensor.dtype)
     batch = tensor.permute(0, 3, 1, 2).to(torch.float32)
@@ -61,14 +63,26 @@ def refresh_batch_norm(network: nn.Module, images: Images, device: torch.device)
     momenta = [layer.momentum for layer in layers]
     for layer in layers:
         layer.reset_running_stats()
-        layer.momentum = None  # None asks torch for the plain average over all batches
     network.train()
+    n_images = 0
     with torch.no_grad():
-        for part in equal_size_batches(images, np.arange(len(images)), ENCODING_BATCH):
+        for part in equal_size_batches(images, _dealt_out(len(images)), ENCODING_BATCH):
+            n_images += len(part)
+            for layer in layers:
+                layer.momentum = len(part) / n_images  # a running mean in which every image weighs the same
             network(to_batch(take(images, part), device))
     for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum
     network.eval()
+
+
+def _dealt_out(n_images: int) -> np.ndarray:
+    """Order images as if dealt out to the batches one by one.
+
+    Images often come sorted by class; batches of neighbours would then not show the spread between classes.
+    """
+    n_batches = -(-n_images // ENCODING_BATCH)
+    return np.concatenate([np.arange(start, n_images, n_batches) for start in range(n_batches)])
 
 
 def take(images: Images, positions: np.ndarray) -> np.ndarray:

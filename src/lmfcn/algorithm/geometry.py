@@ -40,9 +40,11 @@ def squared_distances(latents: Tensor, others: Tensor | None = None) -> Tensor:
     Computed as |a|^2 + |b|^2 - 2ab in double precision around a common centre, which keeps the
     cancellation below the precision of the latents themselves.
     """
-    centre = latents.mean(dim=0)
-    a = _double(latents - centre)
-    b = a if others is None else _double(others - centre)
+    latents, others = _double(latents), None if others is None else _double(others)
+    # The centre of the known points, so that one new point far away does not touch the others.
+    centre = (latents if others is None else others).mean(dim=0)
+    a = latents - centre
+    b = a if others is None else others - centre
     squared = torch.addmm((b * b).sum(dim=1), a, b.T, alpha=-2.0)
     squared.add_((a * a).sum(dim=1)[:, None]).clamp_(min=0.0)
     if others is None:

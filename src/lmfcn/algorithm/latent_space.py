@@ -117,9 +117,13 @@ def choose_anchors(distances: Tensor, labels: Tensor, margin: Margin, settings: 
     pool = margin.settled
     if settings.stand_ins:
         pool = with_stand_ins(labels, margin.settled, margin.misclassified)
+    own = support_anchors(distances, labels, support, pool, settings.sv_close)
+    other = opposite_anchors(distances, labels, support, pool, settings.sv_close)
+    if settings.support_loss == "contrast":
+        own = own.only_where(other.valid.any(dim=1))  # nothing to compare with is as bad as no anchor
     return EpochAnchors(
-        support_anchors(distances, labels, support, pool, settings.sv_close),
+        own,
         correction_anchors(distances, labels, misclassified, margin.support, settings.wr_close, any_class=any_class),
         opposite_anchors(distances, labels, settled, margin.settled, settings.sh_close),
-        opposite_anchors(distances, labels, support, pool, settings.sv_close),
+        other,
     )

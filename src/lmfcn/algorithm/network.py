@@ -6,9 +6,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-SMALLEST_IMAGE = 8
-"""Side in pixels under which two poolings leave too little of an image to average over."""
-
 
 class TextureFCN(nn.Module):
     """Turn a batch of images into latent vectors of `latent_dim` values.

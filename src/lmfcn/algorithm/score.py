@@ -12,6 +12,6 @@ def balanced_accuracy(labels: Tensor, predicted: Tensor) -> float:
     >>> balanced_accuracy(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 0, 0]))
     0.5
     """
-    right = (labels == predicted).double()
-    recalls = [float(right[labels == label].mean()) for label in labels.unique()]
+    right = labels == predicted
+    recalls = [int(right[labels == label].sum()) / int((labels == label).sum()) for label in labels.unique()]
     return sum(recalls) / len(recalls)

@@ -85,7 +85,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "passes": 1,
         "optimizer": "adadelta",
         "learning_rate": 0.1,
-        "final_rate": 0.1,
         "weight_decay": 0.1,
     }
 }

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from lmfcn import __version__
 from lmfcn.cli.demo import demo
@@ -41,8 +42,8 @@ def main() -> None:
     """Run the command; a user's mistake ends with one sentence and exit code 2."""
     try:
         app()
-    except (ValueError, OSError, ImportError) as error:
-        Console(stderr=True).print(f"[bold red]Error:[/] {error}", highlight=False)
+    except (ValueError, OSError, ImportError, RuntimeError) as error:
+        Console(stderr=True).print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped.")
