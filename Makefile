@@ -13,7 +13,8 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "lmfcn needs Python 3.11 or newer; choose one with make PYTHON=python3.12"; exit 2; }
 	$(PYTHON) -m venv --clear $(VENV)
-	# torch goes first: any other route may pull a build with gigabytes of CUDA libraries.
+	# torch goes first and in the version that is pinned, so that no other package chooses a build of it. From the
+	# public index, Linux gets a build with CUDA libraries (gigabytes); PIP_EXTRA_INDEX_URL can name one for CPUs.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[report,textures,dev]'
 	@touch $@

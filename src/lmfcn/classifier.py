@@ -285,6 +285,8 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         check_integer("latent_dim", self._value("latent_dim"), smallest=1)
         check_widths(self.widths)
         check_fraction("validation_fraction", self.validation_fraction)
+        if self.on_epoch is not None and not callable(self.on_epoch):
+            raise ValueError(f"on_epoch must be callable, got {self.on_epoch!r}.")
         settings = Settings(**{field.name: self._value(field.name) for field in fields(Settings)})
         check_settings(settings)
         return settings

@@ -34,7 +34,10 @@ def check_settings(settings: Settings) -> None:
         check_integer("batch_size", settings.batch_size, smallest=1)
     if settings.gamma != "scale":
         check_positive("gamma", settings.gamma)
-    if not isinstance(settings.class_weight, Mapping):
+    if isinstance(settings.class_weight, Mapping):
+        for weight in settings.class_weight.values():
+            check_positive("class_weight", weight)
+    else:
         check_choice("class_weight", settings.class_weight, ("balanced", None))
 
 

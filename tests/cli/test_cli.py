@@ -63,6 +63,22 @@ def test_wrong_use_ends_with_code_2(arguments):
     assert "Traceback" not in result.stderr
 
 
+def test_brackets_in_an_error_are_shown_and_training_errors_are_one_sentence(monkeypatch, capsys):
+    from lmfcn.algorithm.errors import TrainingError
+    from lmfcn.cli import main
+
+    for error in (ImportError("pip install 'lmfcn[report]'"), TrainingError("The latents collapsed [all]")):
+
+        def fail(error=error):
+            raise error
+
+        monkeypatch.setattr(main, "app", fail)
+        with pytest.raises(SystemExit) as ended:
+            main.main()
+        assert ended.value.code == 2
+        assert capsys.readouterr().err == f"Error: {error}\n"
+
+
 def test_an_unwritable_folder_is_one_sentence_and_code_2(tmp_path):
     (tmp_path / "taken").write_text("a file")
     result = lmfcn("demo", "--output", tmp_path / "taken")

@@ -39,8 +39,12 @@ with_inf[1, 0, 0] = np.inf
         (grey(dtype=bool), "got bool"),
         (np.array([["a"] * 8] * 8)[None], "uint8, uint16 or floating point"),
         (with_nan, "image 66 has NaN or infinite pixels; remove it"),
+        (
+            np.full((2, 8, 8), 1e30),
+            "pixels of moderate size, best within 0 to 1, but image 0 has one of 1e.30; rescale",
+        ),
         (with_inf, "image 1 has NaN or infinite pixels"),
-        ([np.zeros((8, 8)), np.zeros((9, 8))], "images given differ in shape"),
+        ([np.zeros((8, 8)), np.zeros((9, 8))], "one plain array of images of equal size"),
     ],
 )
 def test_bad_images_are_refused_with_a_reason(bad, message):
@@ -55,7 +59,7 @@ def test_bad_images_are_refused_with_a_reason(bad, message):
         ([[0], [1], [1], [0]], r"one label per image, shape \(n_images,\), got shape \(4, 1\)"),
         ([1, 1, 1, 1], r"at least two classes, got 1: \[1\]"),
         ([0.0, 1.0, np.nan, 0.0], "must not hold NaN"),
-        (np.array(["a", 1, "a", 1], dtype=object), "labels of one type"),
+        (np.array(["a", 1, "a", 1], dtype=object), "entries of one type"),
     ],
 )
 def test_bad_labels_are_refused_with_a_reason(bad, message):

@@ -47,7 +47,7 @@ def test_brightness_and_contrast_by_hand():
     assert sorted(set(changed.ravel().tolist())) == [115, 173]
 
 
-def test_hue_turns_colours_and_leaves_grey(random):
+def test_hue_turns_colours_and_leaves_grey():
     grey = np.full((8, 8, 3), 90, np.uint8)
     assert np.array_equal(color_jitter(grey, Fixed(0.5)), grey)
     red = np.zeros((8, 8, 3))

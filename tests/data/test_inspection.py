@@ -41,12 +41,12 @@ def test_what_stands_in_the_way_is_named(tmp_path):
 
 
 def test_damaged_pixels_are_found_only_when_decoded(tmp_path, random):
-    path = tmp_path / "cut.png"
+    path = tmp_path / "cut.jpg"
     Image.fromarray(random.integers(0, 255, (64, 64)).astype(np.uint8)).save(path)
     path.write_bytes(path.read_bytes()[:2000])
     collection = ImageCollection([path], ["a"])
     assert inspect(collection, pixels=False).unreadable == []
-    assert "cut.png: is damaged" in str(inspect(collection).unreadable[0])
+    assert "cut.jpg: is damaged" in str(inspect(collection).unreadable[0])
 
 
 def test_duplicates_with_different_labels_and_imbalance(random):

@@ -87,7 +87,7 @@ def test_missing_trees_say_where_the_data_come_from(tmp_path, name):
     with pytest.raises(ValueError, match="is not a folder") as caught:
         published.load(tmp_path / "nowhere")
     assert published.origin in str(caught.value)
-    with pytest.raises(ValueError, match="is not a complete copy of .*no images of"):
+    with pytest.raises(ValueError, match=r"is not a complete copy of .*no images of"):
         published.load(tmp_path)
     assert set(published.binary) <= set(published.classes.values())
 

@@ -113,11 +113,11 @@ def test_bad_npz_and_unknown_files(tmp_path):
     with pytest.raises(ValueError, match=r"must hold an array 'images' or 'X', got \['pictures'\]"):
         open_collection(tmp_path / "other.npz")
     np.savez(tmp_path / "evil.npz", X=np.array([{"a": 1}], dtype=object))
-    with pytest.raises(ValueError, match="not a readable .npz file of plain arrays"):
+    with pytest.raises(ValueError, match=r"not a readable \.npz file of plain arrays"):
         open_collection(tmp_path / "evil.npz")
     (tmp_path / "cut.npz").write_bytes(b"PK\x03\x04 nothing")
-    with pytest.raises(ValueError, match="not a readable .npz file"):
+    with pytest.raises(ValueError, match=r"not a readable \.npz file"):
         open_collection(tmp_path / "cut.npz")
     (tmp_path / "a.docx").write_bytes(b"")
-    with pytest.raises(ValueError, match="neither a folder nor a .csv, .tsv, .txt or .npz file"):
+    with pytest.raises(ValueError, match=r"neither a folder nor a \.csv"):
         open_collection(tmp_path / "a.docx")

@@ -60,11 +60,14 @@ def test_more_classes_by_more_means():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"n_per_class": 0}, "n_per_class must be at least 1, got 0"),
-        ({"size": 0}, "size must be at least 1, got 0"),
-        ({"channels": -1}, "channels must be at least 1, got -1"),
+        ({"n_per_class": 0}, "n_per_class must be a whole number of at least 1, got 0"),
+        ({"n_per_class": 2.5}, "n_per_class must be a whole number of at least 1, got 2.5"),
+        ({"size": 0}, "positive number of pixels, or height and width, got 0"),
+        ({"size": (8,)}, "positive number of pixels, or height and width"),
+        ({"channels": 0}, "channels must be a whole number of at least 1, got 0"),
+        ({"max_angle": float("nan")}, "max_angle must be between 0 and 180"),
         ({"means": (1, 2, 3)}, "one entry per class each, got 3 and 2"),
-        ({"stds": (1, -2)}, "stds must not be negative, got -2"),
+        ({"stds": (1, -2)}, "stds not negative, got"),
         ({"pattern": ()}, "at least one band"),
         ({"noise_weight": 1.5}, "between 0 and 1, got 1.5"),
         ({"random_state": "x"}, "random_state must be None"),

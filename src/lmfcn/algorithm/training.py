@@ -147,7 +147,11 @@ class BinaryTraining:
 
     def _explain_early_end(self, record: EpochRecord) -> None:
         """Warn why nothing moved: every later epoch would be the same."""
-        if record.n_without_anchor == 0:
+        if record.n_without_anchor == 0 and record.n_settled == 0:
+            message = (
+                "every image is a support vector, and support vectors are not moved by these terms; try a larger C"
+            )
+        elif record.n_without_anchor == 0:
             message = "no image violates a term of the loss that is switched on, so there is nothing left to learn"
         else:
             message = (

@@ -106,19 +106,20 @@ class CNNClassifier(ClassifierMixin, BaseEstimator):
         generator = torch.Generator().manual_seed(int(random.integers(2**62)))
         network = self._build(data, generator)
         optimizer = torch.optim.AdamW(network.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay)
-        self.classes_, self._channels, self._pixels = data.classes, data.channels, data.pixels
-        self.history_: History[CNNRecord] = History()
+        history: History[CNNRecord] = History()
         best = -1.0
         with epoch_progress("CNN", self.epochs + 1, visible=self.verbose) as advance:
             for epoch in range(self.epochs + 1):
                 record, weights = self._train_epoch(epoch, network, data, optimizer, generator)
-                self.history_.append(record)
+                history.append(record)
                 score = record.validation_balanced_accuracy
                 if score is None or score > best:
-                    best, self.best_epoch_, kept = score or 0.0, epoch, weights
+                    best, best_epoch, kept = score or 0.0, epoch, weights
                 advance(progress_note(score))
         network.load_state_dict(kept)
-        self.network_, self.n_iter_ = network.eval(), self.epochs
+        self.classes_, self._channels, self._pixels = data.classes, data.channels, data.pixels
+        self.network_, self.history_ = network.eval(), history
+        self.best_epoch_, self.n_iter_ = best_epoch, self.epochs
         return self
 
     def predict(self, X: Any) -> np.ndarray:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def demo(
     output: Annotated[Path, Option("--output", "-o", help="Folder for report.html and the histories.")] = Path("demo"),
-    epochs: Annotated[int, Option(min=1, help="Rounds of training for each of the three models.")] = 15,
+    epochs: Annotated[int, Option(min=1, help="Epochs of the two LMFCNs; the CNN gets twice as many.")] = 15,
     size: Annotated[int, Option(min=8, help="Height and width of the images in pixels.")] = 64,
     images: Annotated[int, Option(min=3, help="Training images per class.")] = 60,
     seed: Annotated[int, Option(min=0, help="Seed of images and weights: same seed, same result.")] = 0,

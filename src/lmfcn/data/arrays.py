@@ -8,6 +8,8 @@ SMALLEST_SIDE = 8
 """Pixels; the two poolings of the network leave too little of a smaller image to average over."""
 
 _CHECKED_AT_ONCE = 64
+_LARGEST_PIXEL = 1e6  # squares of larger values soon leave single precision
+_PIXELS = [np.dtype(name) for name in ("uint8", "uint16", "float16", "float32", "float64")]
 
 
 def check_images(X: Any) -> np.ndarray:
@@ -25,14 +27,15 @@ def check_images(X: Any) -> np.ndarray:
     """
     try:
         images = np.asarray(X)
-    except ValueError as error:
-        raise ValueError("X must be one array of images of equal size; the images given differ in shape.") from error
+    except (ValueError, RuntimeError) as error:
+        raise ValueError("X must be one plain array of images of equal size; it cannot be made into one.") from error
     if images.ndim not in (3, 4):
         raise ValueError(
             "X must have the shape (n_images, height, width) or (n_images, height, width, channels),"
             f" got {images.shape}; a single image goes in as X[None]."
         )
-    if not (images.dtype in (np.uint8, np.uint16) or np.issubdtype(images.dtype, np.floating)):
+    images = images.astype(images.dtype.newbyteorder("="), copy=False)
+    if images.dtype not in _PIXELS:
         raise ValueError(
             f"X must hold uint8, uint16 or floating point pixels, got {images.dtype}; convert it with X.astype."
         )
@@ -70,20 +73,30 @@ def check_labels(y: Any, n_images: int) -> tuple[np.ndarray, np.ndarray]:
     >>> classes.tolist(), numbers.tolist()
     (['steel', 'wood'], [1, 0, 1])
     """
-    labels = np.asarray(y)
+    labels = as_entries("y", y)
     if labels.ndim != 1:
         raise ValueError(f"y must hold one label per image, shape (n_images,), got shape {labels.shape}.")
     if len(labels) != n_images:
         raise ValueError(f"X and y must have the same length, got {n_images} images and {len(labels)} labels.")
     if np.issubdtype(labels.dtype, np.floating) and not np.isfinite(labels).all():
         raise ValueError("y must not hold NaN or infinite labels; remove those images or label them.")
-    try:
-        classes, numbers = np.unique(labels, return_inverse=True)
-    except TypeError as error:
-        raise ValueError("y must hold labels of one type, got a mixture; convert them with str.") from error
+    classes, numbers = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(f"y must hold at least two classes, got {len(classes)}: {classes.tolist()}.")
     return classes, numbers
+
+
+def as_entries(name: str, values: Any) -> np.ndarray:
+    """Return labels or groups as an array whose entries can be told apart and sorted."""
+    try:
+        entries = np.asarray(values)
+        if entries.dtype == object:
+            np.unique(entries)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} must hold entries of one type, got a mixture or missing ones; complete and convert them."
+        ) from error
+    return entries
 
 
 def check_class_sizes(classes: np.ndarray, numbers: np.ndarray, smallest: int, reason: str = "") -> None:
@@ -119,11 +132,18 @@ def _check_finite(images: np.ndarray) -> None:
     if not np.issubdtype(images.dtype, np.floating):
         return
     for start in range(0, len(images), _CHECKED_AT_ONCE):
-        finite = np.isfinite(images[start : start + _CHECKED_AT_ONCE]).all(axis=(1, 2, 3))
+        part = images[start : start + _CHECKED_AT_ONCE]
+        finite = np.isfinite(part).all(axis=(1, 2, 3))
         if not finite.all():
             raise ValueError(
                 f"X must be finite, but image {start + int((~finite).argmax())} has NaN or infinite pixels;"
                 " remove it or repair it with numpy.nan_to_num."
+            )
+        largest = np.abs(part).max(axis=(1, 2, 3)).astype(np.float64)
+        if largest.max() > _LARGEST_PIXEL:
+            raise ValueError(
+                f"X must hold pixels of moderate size, best within 0 to 1, but image {start + int(largest.argmax())}"
+                f" has one of {largest.max():.3g}; rescale the images."
             )
 
 

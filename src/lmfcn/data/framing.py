@@ -1,7 +1,8 @@
 """Colour and size of an image: what is done to it between the file and the network."""
 
 from dataclasses import dataclass
-from typing import Literal
+from numbers import Integral
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
@@ -95,10 +96,10 @@ def framed_size(size: tuple[int, int], frame: Frame) -> tuple[int, int]:
 
 def as_pair(size: Size) -> tuple[int, int]:
     """Return height and width from a side or a pair."""
-    pair = (size, size) if isinstance(size, int) else tuple(size)
-    if len(pair) != 2 or min(pair) < 1:
+    pair: tuple[Any, ...] = tuple(size) if isinstance(size, tuple | list) else (size, size)
+    if len(pair) != 2 or not all(isinstance(side, Integral) and side >= 1 for side in pair):
         raise ValueError(f"A size must be a positive number of pixels, or height and width, got {size!r}.")
-    return pair
+    return int(pair[0]), int(pair[1])
 
 
 def describe_form(image: np.ndarray) -> str:

@@ -110,7 +110,7 @@ def from_lists(paths: list[Path] | list[str], **options: Any) -> ImageCollection
 def from_npz(path: str | Path, **options: Any) -> ImageCollection:
     """Read arrays `images` (or `X`) and, if there are any, `labels` (or `y`), `groups` and `split`."""
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             content = {name: arrays[name] for name in arrays.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise ValueError(f"{path} is not a readable .npz file of plain arrays ({error}).") from error

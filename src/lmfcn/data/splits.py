@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lmfcn.data.arrays import check_labels
+from lmfcn.data.arrays import as_entries, check_labels
 from lmfcn.data.seeds import RandomState, as_generator
 
 
@@ -177,7 +177,7 @@ def _by_counts(classes: np.ndarray, totals: np.ndarray, counts: Sequence[int | N
 
 def check_groups(groups: Any, n_images: int) -> np.ndarray:
     """Return the groups as an array with one entry per image."""
-    groups = np.asarray(groups)
+    groups = as_entries("groups", groups)
     if groups.shape != (n_images,):
         raise ValueError(f"groups must hold one entry per image, shape ({n_images},), got shape {groups.shape}.")
     return groups

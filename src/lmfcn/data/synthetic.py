@@ -1,9 +1,12 @@
 """Striped Gaussian textures: classes that share their stripes and differ only in their noise."""
 
 from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
 
 import numpy as np
 
+from lmfcn.data.framing import as_pair
 from lmfcn.data.seeds import RandomState, as_generator
 
 
@@ -55,8 +58,8 @@ def make_gaussians(
     >>> images.shape, images.dtype, sorted(labels.tolist())
     ((6, 32, 32), dtype('uint8'), [0, 0, 0, 1, 1, 1])
     """
-    height, width = (size, size) if isinstance(size, int) else size
-    _check(n_per_class, height, width, channels, means, stds, pattern, noise_weight)
+    height, width = as_pair(size)
+    _check(n_per_class, channels, means, stds, pattern, max_angle, noise_weight)
     random = as_generator(random_state)
     labels = random.permutation(np.repeat(np.arange(len(means)), n_per_class))
     images = np.empty((len(labels), height, width, channels or 1), dtype=np.uint8)
@@ -79,22 +82,23 @@ def _stripes(height: int, width: int, pattern: np.ndarray, max_angle: float, ran
 
 
 def _check(
-    n_per_class: int,
-    height: int,
-    width: int,
-    channels: int | None,
+    n_per_class: Any,
+    channels: Any,
     means: Sequence[float],
     stds: Sequence[float],
     pattern: Sequence[float],
+    max_angle: float,
     noise_weight: float,
 ) -> None:
-    for name, value in (("n_per_class", n_per_class), ("size", min(height, width)), ("channels", channels or 1)):
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, got {value}.")
+    for name, value in (("n_per_class", n_per_class), ("channels", 1 if channels is None else channels)):
+        if not isinstance(value, Integral) or value < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, got {value}.")
     if len(means) != len(stds):
         raise ValueError(f"means and stds must have one entry per class each, got {len(means)} and {len(stds)}.")
-    if min(stds) < 0:
-        raise ValueError(f"stds must not be negative, got {min(stds)}.")
+    if len(means) == 0 or not np.isfinite([*means, *stds]).all() or min(stds) < 0:
+        raise ValueError(f"means and stds must be finite, stds not negative, got {tuple(means)} and {tuple(stds)}.")
+    if not 0.0 <= max_angle <= 180.0:
+        raise ValueError(f"max_angle must be between 0 and 180 degrees, got {max_angle}.")
     if len(pattern) == 0:
         raise ValueError("pattern must have at least one band, got none.")
     if not 0.0 <= noise_weight <= 1.0:

@@ -7,6 +7,7 @@ import numpy as np
 
 from lmfcn.data.arrays import check_class_sizes, check_labels, check_like_training
 from lmfcn.data.collections import ImageCollection
+from lmfcn.data.images import CollectionError
 from lmfcn.data.loading import LoadedImages, form_of, load_images
 from lmfcn.data.splits import check_groups, hold_out
 
@@ -76,9 +77,14 @@ def _check_validation(validation: Any, form: tuple[int, str], classes: np.ndarra
         validation = (validation, validation.labels)
     if not isinstance(validation, tuple) or len(validation) != 2:
         raise ValueError(f"validation must be a tuple (X, y) or a collection, got {type(validation).__name__}.")
-    images = load_images(validation[0])
-    check_like_training(form_of(images), *form)
-    found, numbers = check_labels(validation[1], len(images))
+    try:
+        images = load_images(validation[0])
+        check_like_training(form_of(images), *form)
+        found, numbers = check_labels(validation[1], len(images))
+    except CollectionError:
+        raise  # names its files
+    except ValueError as error:
+        raise ValueError(f"In the validation images: {error}") from error
     unlike = sorted(set(found.tolist()) ^ set(classes.tolist()), key=str)
     if unlike:
         raise ValueError(
