@@ -266,6 +266,7 @@ def test_bad_arguments(folder):
         quick().fit(ImageCollection(paths, labels).resized(6))
 
 
+@pytest.mark.slow
 def test_memory_stays_flat_over_many_files(folder):
     paths, _ = folder
     many = ImageCollection(list(paths) * 1700, cache_bytes=100_000)
@@ -276,7 +277,7 @@ def test_memory_stays_flat_over_many_files(folder):
             image.sum()
         gc.collect()
         tracemalloc.start()
-        for image in many.subset(slice(500, 4000)):
+        for image in many.subset(slice(500, None)):
             image.sum()
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()

@@ -25,6 +25,12 @@ def test_a_sound_collection(sound):
     assert found.doubts == ["All images of class 'b' are in one group."]
 
 
+def test_the_summary_of_a_collection_in_words(sound):
+    text = str(sound.summary())
+    assert text.splitlines()[:2] == ["12 images; classes: a (6), b (6)", "sizes: 16x16 (12)"]
+    assert "All images of class 'b' are in one group." in text
+
+
 def test_what_stands_in_the_way_is_named(tmp_path):
     Image.new("RGB", (20, 20)).save(tmp_path / "colour.png")
     Image.new("L", (5, 5)).save(tmp_path / "small.png")

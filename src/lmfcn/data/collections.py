@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -16,6 +16,9 @@ from lmfcn.data.seeds import RandomState, as_generator
 from lmfcn.data.store import CACHE_BYTES, ImageStore, in_parallel
 from lmfcn.data.voting import vote_by_source
 from lmfcn.progress import item_progress
+
+if TYPE_CHECKING:
+    from lmfcn.data.inspection import Inspection
 
 OnError = Literal["raise", "skip"]
 
@@ -113,6 +116,12 @@ class ImageCollection:
     def sources(self) -> np.ndarray:
         """The number (n,) of the source image of each image; tiles of one image share it."""
         return self._sources
+
+    def summary(self) -> "Inspection":
+        """Return counts of classes, sizes, channels, groups and problems, from the headers of the files alone."""
+        from lmfcn.data.inspection import inspect  # which builds on this module
+
+        return inspect(self, pixels=False)
 
     def subset(self, key: Any) -> "ImageCollection":
         """Return the collection of the images that an index array, a mask or a slice selects."""

@@ -97,7 +97,7 @@ def framed_size(size: tuple[int, int], frame: Frame) -> tuple[int, int]:
 def as_pair(size: Size) -> tuple[int, int]:
     """Return height and width from a side or a pair."""
     pair: tuple[Any, ...] = tuple(size) if isinstance(size, tuple | list) else (size, size)
-    if len(pair) != 2 or not all(isinstance(side, Integral) and side >= 1 for side in pair):
+    if len(pair) != 2 or not all(isinstance(side, Integral) and int(side) >= 1 for side in pair):
         raise ValueError(f"A size must be a positive number of pixels, or height and width, got {size!r}.")
     return int(pair[0]), int(pair[1])
 

@@ -49,6 +49,14 @@ class Inspection:
     problems: list[str]
     doubts: list[str]
 
+    def __str__(self) -> str:
+        """Say it in a few lines."""
+        counts = ", ".join(f"{label} ({count})" for label, count in self.classes.items())
+        lines = [f"{self.n_images} images; classes: {counts or 'none'}"]
+        for title, found in (("sizes", self.sizes), ("channels", self.forms), ("formats", self.formats)):
+            lines.append(f"{title}: " + ", ".join(f"{name} ({count})" for name, count in found.most_common(8)))
+        return "\n".join([*lines, *self.doubts, *self.problems])
+
     @property
     def fit_for_training(self) -> bool:
         """Whether nothing stands in the way of training."""
