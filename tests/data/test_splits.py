@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmfcn.data.splits import hold_out
+from lmfcn.data.splits import hold_out, repeated_splits, split
 from lmfcn.data.training_data import check_training_data
 
 
@@ -93,3 +93,76 @@ def test_fraction_zero_validates_on_nothing():
 def test_bad_training_data_is_refused_with_a_reason(arguments, message):
     with pytest.raises(ValueError, match=message):
         checked(**arguments)
+
+
+LABELLED = np.repeat(["a", "b", "c"], [10, 20, 40])
+
+
+def sizes(indices, labels=LABELLED):
+    return [int((labels[indices] == label).sum()) for label in np.unique(labels)]
+
+
+def test_fractions_of_every_class():
+    parts = split(LABELLED, fractions=(0.5, 0.2, 0.3), random_state=0)
+    assert sizes(parts.train) == [5, 10, 20]
+    assert sizes(parts.validation) == [2, 4, 8]
+    assert sizes(parts.test) == [3, 6, 12]
+    together = np.concatenate([parts.train, parts.validation, parts.test])
+    assert sorted(together) == list(range(70))
+
+
+def test_fractions_may_leave_something_out():
+    parts = split(LABELLED, fractions=(0.2, 0.1, 0.1), random_state=0)
+    assert sizes(parts.train) == [2, 4, 8]
+    assert len(np.unique(np.concatenate([parts.train, parts.validation, parts.test]))) == 28
+
+
+def test_counts_per_class_and_the_rest():
+    parts = split(LABELLED, counts=(4, 2, None), random_state=0)
+    assert sizes(parts.train) == [4, 4, 4]
+    assert sizes(parts.validation) == [2, 2, 2]
+    assert sizes(parts.test) == [4, 14, 34]
+    assert sizes(split(LABELLED, counts=(4, 2, 3)).test) == [3, 3, 3]
+
+
+def test_repetitions_differ_and_can_be_repeated():
+    first, again = (list(repeated_splits(LABELLED, repeats=3, random_state=7)) for _ in range(2))
+    assert [part.train.tolist() for part in first] == [part.train.tolist() for part in again]
+    assert len({tuple(part.train) for part in first}) == 3
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 1000), st.integers(9, 30))
+def test_three_sides_share_no_group(seed, n_groups):
+    groups = np.repeat(np.arange(n_groups), 4)
+    labels = groups % 3
+    parts = split(labels, fractions=(0.4, 0.3, 0.3), groups=groups, random_state=seed)
+    sides = [set(groups[part]) for part in (parts.train, parts.validation, parts.test)]
+    assert sum(map(len, sides)) == len(set.union(*sides))
+    assert all(set(labels[part]) == {0, 1, 2} for part in (parts.train, parts.validation, parts.test))
+
+
+def test_grouped_counts_come_close(random):
+    groups = random.integers(0, 80, 600)
+    labels = random.integers(0, 2, 600)
+    parts = split(labels, counts=(100, 50, None), groups=groups, random_state=0)
+    assert sizes(parts.train, labels) == pytest.approx([100, 100], abs=15)
+    assert sizes(parts.validation, labels) == pytest.approx([50, 50], abs=15)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"fractions": (0.5, 0.6, 0.1)}, r"three shares of at most 1 in all, got \(0.5, 0.6, 0.1\)"),
+        ({"fractions": (0.5, 0.5)}, "three shares"),
+        ({"fractions": (0.98, 0.01, 0.01)}, "Class 'a' has 10 images, too few for the fractions"),
+        ({"counts": (5, 4, 2)}, "Class 'a' has 10 images, but 11 are needed per class"),
+        ({"counts": (5, 5, None)}, "Class 'a' has 10 images, but 11 are needed"),
+        ({"counts": (None, None, 3)}, "at most one of them None"),
+        ({"groups": LABELLED}, "every class must occur in at least 3 groups"),
+        ({"groups": [1, 2]}, r"groups must hold one entry per image, shape \(70,\), got shape \(2,\)"),
+    ],
+)
+def test_impossible_splits_say_what_is_missing(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        split(LABELLED, **arguments)

@@ -65,12 +65,12 @@ def _row(run: DemoRun) -> dict[str, Any]:
 
 
 def _epoch_to_show(result: DemoResult) -> int:
-    """Choose the latest epoch up to the kept one in which all three kinds of anchors can be seen."""
-    for epoch in range(result.runs[0].kept_epoch, -1, -1):
-        margin = result.spaces[epoch].margin
-        if len(margin.misclassified) and len(margin.settled) >= len(result.train_labels) // 4:
-            return epoch
-    return result.runs[0].kept_epoch
+    """Choose the epoch that shows all three kinds of anchors: most misclassified while many are settled."""
+    enough = len(result.train_labels) // 2
+    epochs = [epoch for epoch, space in enumerate(result.spaces) if len(space.margin.settled) >= enough]
+    return max(epochs, key=lambda epoch: len(result.spaces[epoch].margin.misclassified), default=-1) % len(
+        result.spaces
+    )
 
 
 def _frame_title(run: DemoRun, epoch: int) -> str:
