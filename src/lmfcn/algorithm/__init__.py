@@ -1,1 +1,1 @@
-"""The paper's method: tensors in, tensors out; no files, no printing. README.md beside this file is its map."""
+"""The paper's method: tensors in, tensors out; no printing. README.md beside this file is its map."""
