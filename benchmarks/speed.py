@@ -17,7 +17,7 @@ from lmfcn.algorithm.history import Stopwatch
 from lmfcn.algorithm.latent_space import survey
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.settings import Settings
-from lmfcn.algorithm.training import BinaryTraining, Problem
+from lmfcn.algorithm.training import Problem, Training
 
 CPU = torch.device("cpu")
 SIZE, LATENT_DIM = 64, 64
@@ -46,7 +46,7 @@ def encoding_speed(network: TextureFCN, images: np.ndarray) -> float:
 def epoch_seconds(images: np.ndarray, labels: torch.Tensor, settings: Settings) -> dict[str, float]:
     generator = torch.Generator().manual_seed(0)
     network = TextureFCN(1, LATENT_DIM, generator=generator)
-    record, _ = BinaryTraining(network, Problem(images, labels), settings, generator).train_epoch(0)
+    record, _ = Training(network, Problem(images, labels), settings, generator).train_epoch(0)
     return {
         "n_support": record.n_support,
         "encoding": record.seconds_encoding,

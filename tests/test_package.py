@@ -8,7 +8,7 @@ from lmfcn.files import write_text
 
 
 def test_public_names():
-    assert sorted(lmfcn.__all__) == ["LMFCNClassifier", "__version__", "make_gaussians"]
+    assert sorted(lmfcn.__all__) == ["LMFCNClassifier", "TextureModel", "__version__", "load", "make_gaussians"]
     assert dir(lmfcn) == sorted(lmfcn.__all__)
     for name in lmfcn.__all__:
         assert getattr(lmfcn, name) is not None

@@ -2,7 +2,7 @@
 
 >>> import lmfcn
 >>> sorted(lmfcn.__all__)
-['LMFCNClassifier', '__version__', 'make_gaussians']
+['LMFCNClassifier', 'TextureModel', '__version__', 'load', 'make_gaussians']
 """
 
 from importlib import import_module
@@ -11,11 +11,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lmfcn.classifier import LMFCNClassifier
     from lmfcn.data.synthetic import make_gaussians
+    from lmfcn.inference.files import load
+    from lmfcn.inference.model import TextureModel
 
 __version__ = "0.1.0"
-__all__ = ["LMFCNClassifier", "__version__", "make_gaussians"]
+__all__ = ["LMFCNClassifier", "TextureModel", "__version__", "load", "make_gaussians"]
 
-_HOMES = {"LMFCNClassifier": "lmfcn.classifier", "make_gaussians": "lmfcn.data.synthetic"}
+_HOMES = {
+    "LMFCNClassifier": "lmfcn.classifier",
+    "TextureModel": "lmfcn.inference.model",
+    "load": "lmfcn.inference.files",
+    "make_gaussians": "lmfcn.data.synthetic",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,34 +1,47 @@
 """The scikit-learn face of the method: checks what it is given, then delegates."""
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import torch
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from lmfcn.algorithm.encode import encode
-from lmfcn.algorithm.history import EpochRecord
-from lmfcn.algorithm.latent_space import LatentSpace
-from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.settings import PRESETS, Settings
-from lmfcn.algorithm.training import BinaryTraining, Observer, Problem
-from lmfcn.data.arrays import check_like_training
-from lmfcn.data.loading import form_of, load_images
+from lmfcn.algorithm.training import Observer
+from lmfcn.checkpoints import Checkpoints
+from lmfcn.data.rows import check_row_shape
 from lmfcn.data.seeds import RandomState, as_generator
 from lmfcn.data.training_data import TrainingData, check_training_data
-from lmfcn.parameters import check_choice, check_device, check_fraction, check_integer, check_settings, check_widths
-from lmfcn.progress import epoch_progress, progress_note
+from lmfcn.fitting import Fitted, Plan, fit_model
+from lmfcn.inference.files import save
+from lmfcn.parameters import (
+    check_choice,
+    check_class_weight,
+    check_device,
+    check_fraction,
+    check_integer,
+    check_settings,
+    check_widths,
+)
+from lmfcn.versions import versions
+
+STRATEGIES = ("joint", "one-vs-all")
+_ROW_PIXELS = [np.float64, np.float32, np.uint16, np.uint8]
+_NO_PART_OF_THE_RESULT = ("verbose", "n_jobs", "on_epoch", "checkpoint_dir", "random_state")
 
 
-class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
-    """Large-margin fully convolutional network for two classes of texture images.
+class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
+    """Large-margin fully convolutional network for texture images of two or more classes.
 
     A short convolutional network turns every image into a latent vector; in each epoch an RBF SVM on the
     latents finds the support vectors, and only they (and the misclassified, which are among them) are
-    back-propagated, towards anchors of their own class and away from the other one.
+    back-propagated, towards anchors of their own class and away from other ones. At the end one SVM on the
+    latents of the best epoch decides.
 
     Parameters
     ----------
@@ -36,8 +49,13 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         Length of the latent vector, *phi*; 64 unless a preset says otherwise.
     widths : sequence of int, default=(64, 128)
         Filters of the hidden convolutions.
-    epochs : int, default=15
-        Rounds of encoding, SVM, anchors and back-propagation.
+    epochs : int, optional
+        Rounds of encoding, SVM, anchors and back-propagation: 15 by default, 10 for each network of
+        "one-vs-all".
+    strategy : {"joint", "one-vs-all"}, optional
+        What to do with more than two classes: one network for all of them (default), or the paper's one
+        network per class against all others, whose latents are put one behind the other. It makes no
+        difference to two classes.
     sv_close, wr_close, sh_close : int, default=5, 1, 0
         Anchors per support vector, per misclassified and per settled image; 0 switches that term of the
         loss off.
@@ -77,43 +95,61 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
     weight_decay : float, optional
         0.01 by default.
     class_weight : dict, "balanced" or None, default=None
-        Factor on `C` for each class.
+        Factor on `C` for each class; "balanced" gives both sides of every SVM the same weight.
+    refit : bool, optional
+        Whether the SVM at the end chooses `C` and `gamma` by cross-validation and learns from the
+        validation images too (default), or stays that of the kept epoch.
     preset : {"paper"} or None, default=None
         Values for the parameters that are left at None. "paper" is the paper's loss on one batch with the
         optimiser and the constants of its authors' program.
     validation_fraction : float, default=0.2
         Share of every class that is held out to choose the epoch when `fit` is given no validation
-        images. With 0 nothing is held out and the last epoch is kept.
+        images. With 0 nothing is held out, the last epoch is kept, probabilities are too confident and
+        there are no prediction sets.
+    image_shape : tuple of int, optional
+        (height, width) or (height, width, channels) of images that come as rows (n, n_pixels); one of them
+        may be -1. Needed only for tools that know nothing but tables.
     device : str, default="auto"
         "cpu", "cuda", "mps", ...; "auto" takes an accelerator where there is one.
     random_state : None, int or NumPy generator, default=None
         A fixed seed makes `fit` repeatable bit for bit on the CPU of one machine with the same number of
         threads.
+    n_jobs : int, optional
+        Networks of "one-vs-all" to train at the same time, in joblib's workers; they share the cores.
+    checkpoint_dir : path, optional
+        Folder for a checkpoint after every epoch. `fit` with the same data and parameters goes on from
+        there, and ends as if it had never been interrupted.
     on_epoch : callable, optional
-        Called after every epoch with its `EpochRecord` and its `LatentSpace`.
+        Called after every epoch with its `EpochRecord` and its `LatentSpace`; not with several workers.
     verbose : bool, default=False
         Show a progress bar on standard error.
 
     Attributes
     ----------
-    classes_ : array (2,)
+    classes_ : array (n_classes,)
         The labels in sorted order.
-    history_ : History of EpochRecord
-        What was measured in each epoch; epoch 0 is the untrained network.
-    best_epoch_ : int
+    model_ : TextureModel
+        What predicts: networks, SVM and calibration, without the training data.
+    history_ : History of EpochRecord, or list of them
+        What was measured in each epoch; epoch 0 is the untrained network. With "one-vs-all" a list, in the
+        order of `classes_`.
+    best_epoch_ : int, or list of int
         The kept epoch: best validation balanced accuracy, the earlier one on a tie.
     n_iter_ : int
-        Rounds of back-propagation that were run.
+        Rounds of back-propagation that were run, the most of any network.
     support_ : array of int
-        Indices into X of the support vectors of the kept epoch.
-    dual_coef_ : array (1, n_support)
-        Their weights in the decision, in the order of `support_`.
-    intercept_ : array (1,)
-        Constant of the decision.
-    network_ : TextureFCN
-        The kept network.
+        Indices into X of the support vectors of the final SVM. Validation images that were given beside X
+        follow after those of X.
+    dual_coef_ : array (n_scores, n_support)
+        Their weights in the decision, in the order of `support_`. Two classes have one score.
+    intercept_ : array (n_scores,)
+        Constants of the decision.
+    calibration_error_ : float
+        Expected calibration error of `predict_proba` on held-out images.
     settings_ : Settings
         The settings in force after the preset was applied.
+    n_features_in_ : int
+        Columns of X if it came as rows, else the channels of its images.
 
     Examples
     --------
@@ -131,7 +167,8 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         *,
         latent_dim: int | None = None,
         widths: tuple[int, ...] = (64, 128),
-        epochs: int = 15,
+        epochs: int | None = None,
+        strategy: str | None = None,
         sv_close: int = 5,
         wr_close: int = 1,
         sh_close: int = 0,
@@ -152,8 +189,12 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         final_rate: float = 0.1,
         weight_decay: float | None = None,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        refit: bool | None = None,
         preset: str | None = None,
         validation_fraction: float = 0.2,
+        image_shape: tuple[int, ...] | None = None,
+        n_jobs: int | None = None,
+        checkpoint_dir: str | Path | None = None,
         device: str = "auto",
         random_state: RandomState = None,
         on_epoch: Observer | None = None,
@@ -162,6 +203,7 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.latent_dim = latent_dim
         self.widths = widths
         self.epochs = epochs
+        self.strategy = strategy
         self.sv_close = sv_close
         self.wr_close = wr_close
         self.sh_close = sh_close
@@ -182,8 +224,12 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
         self.final_rate = final_rate
         self.weight_decay = weight_decay
         self.class_weight = class_weight
+        self.refit = refit
         self.preset = preset
         self.validation_fraction = validation_fraction
+        self.image_shape = image_shape
+        self.n_jobs = n_jobs
+        self.checkpoint_dir = checkpoint_dir
         self.device = device
         self.random_state = random_state
         self.on_epoch = on_epoch
@@ -200,10 +246,10 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array (n, height, width) or (n, height, width, channels), or ImageCollection
-            uint8, uint16 or floating point pixels.
+        X : array (n, height, width) or (n, height, width, channels), ImageCollection, or path
+            uint8, uint16 or floating point pixels; with `image_shape`, rows (n, n_pixels).
         y : array-like (n,)
-            Labels of any kind, two classes; a collection may bring its own.
+            Labels of any kind, two classes or more; a collection may bring its own.
         groups : array-like (n,), optional
             Images of one group (a patient, a slide, a source image) are never split between training
             and validation; a collection may bring its own.
@@ -211,92 +257,176 @@ class LMFCNClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):
             Images to choose the epoch by; without them a part of X is held out.
         """
         settings = self._check_parameters()
-        device, random = check_device(self.device), as_generator(self.random_state)
-        data = check_training_data(X, y, groups, validation, self.validation_fraction, random, verbose=self.verbose)
-        if len(data.classes) > 2:
-            raise ValueError(
-                f"LMFCNClassifier handles two classes, got {len(data.classes)}: {data.classes.tolist()[:5]}."
-            )
-        settings = replace(settings, class_weight=_by_number(settings.class_weight, data.classes))
-        problem = Problem(
-            data.images,
-            torch.from_numpy(data.numbers).to(device),
-            data.validation_images,
-            None if data.validation_numbers is None else torch.from_numpy(data.validation_numbers).to(device),
+        row_shape = None if self.image_shape is None else check_row_shape(self.image_shape)
+        if row_shape is not None:
+            X, y = validate_data(self, X, y, dtype=_ROW_PIXELS)
+            validation = None if validation is None else (self._rows(validation[0]), validation[1])
+        if y is not None:
+            check_classification_targets(y)
+        checkpoints = None if self.checkpoint_dir is None else Checkpoints.open(self.checkpoint_dir)
+        seed = self._seed(checkpoints)
+        random = np.random.default_rng(seed)
+        data = check_training_data(
+            X, y, groups, validation, self.validation_fraction, random, row_shape=row_shape, verbose=self.verbose
         )
-        generator = torch.Generator().manual_seed(int(random.integers(2**62)))
-        self._store(self._train(problem, data.channels, settings, generator), data)
+        record = self._record(data, seed)
+        if checkpoints is not None:
+            checkpoints.claim(record)
+        fitted = fit_model(data, self._plan(settings, data.classes, seed, checkpoints))
+        self._store(fitted, data, settings, record)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return the value (n,) of the SVM's decision for every image; positive means `classes_[1]`."""
-        latents = self._encode(X)
-        return self._decision.decide(latents).cpu().numpy()
+        """Return the value (n,) of the SVM's decision, positive for `classes_[1]`; (n, n_classes) for more classes."""
+        return self._model.decision_function(self._rows(X))
 
     def predict(self, X: Any) -> np.ndarray:
-        """Return the label (n,) of every image."""
-        decisions = self.decision_function(X)
-        return self.classes_[(decisions > 0).astype(np.intp)]
+        """Return the label (n,) of every image, the most probable one."""
+        return self._model.predict(self._rows(X))
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return probabilities (n, n_classes), calibrated on images that the SVM had not learnt from."""
+        return self._model.predict_proba(self._rows(X))
+
+    def predict_set(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """Return which classes (n, n_classes) cannot be ruled out: see `TextureModel.predict_set`.
+
+        The true class is in the set of at least a share `coverage` of images, on average over images of the
+        same kind as the training images.
+        """
+        return self._model.predict_set(self._rows(X), coverage)
+
+    def predict_or_reject(self, X: Any, confidence: float = 0.9, rejected: Any = None) -> np.ndarray:
+        """Return labels (n,) where the probability is at least `confidence`, and `rejected` elsewhere."""
+        return self._model.predict_or_reject(self._rows(X), confidence, rejected)
 
     def transform(self, X: Any) -> np.ndarray:
-        """Return the latents (n, latent_dim) of every image, in the space in which the kernel measures."""
-        latents = self._encode(X)
-        return self._decision.scale.apply(latents).cpu().numpy()
+        """Return the latents (n, phi) of every image, in the space in which the kernel measures."""
+        return self._model.transform(self._rows(X))
 
-    def _encode(self, X: Any) -> torch.Tensor:
-        check_is_fitted(self, "network_")
-        images = load_images(X)
-        check_like_training(form_of(images), self._channels, self._pixels)
-        return encode(self.network_, images, next(self.network_.parameters()).device)
+    def save(self, path: str | Path) -> None:
+        """Write the fitted model to one file; `lmfcn.load` reads it, without scikit-learn and without risk."""
+        save(self._model, path)
 
-    def _train(self, problem: Problem, channels: int, settings: Settings, generator: torch.Generator) -> BinaryTraining:
-        network = TextureFCN(channels, self._value("latent_dim"), self.widths, generator=generator)
-        with epoch_progress("LMFCN", settings.epochs + 1, visible=self.verbose) as advance:
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array = self.image_shape is not None
+        tags.input_tags.three_d_array = self.image_shape is None
+        return tags
 
-            def observe(record: EpochRecord, space: LatentSpace) -> None:
-                advance(progress_note(record.validation_balanced_accuracy, record.n_support))
-                if self.on_epoch is not None:
-                    self.on_epoch(record, space)
+    @property
+    def _model(self) -> Any:
+        check_is_fitted(self, "model_")
+        return self.model_
 
-            training = BinaryTraining(network.to(problem.labels.device), problem, settings, generator, observe)
-            training.run()
-        return training
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.model_.mean)
 
-    def _store(self, training: BinaryTraining, data: TrainingData) -> None:
-        kept = training.kept
-        self.classes_, self._channels, self._pixels = data.classes, data.channels, data.pixels
-        self.network_, self._decision = kept.network, kept.decision
-        self.settings_, self.history_ = training.settings, training.history
-        self.best_epoch_, self.n_iter_ = kept.epoch, len(training.history) - 1
-        self.support_ = data.chosen[kept.support.cpu().numpy()]
-        self.dual_coef_ = kept.decision.coefficients.cpu().numpy()[None, :]
-        self.intercept_ = np.array([kept.decision.intercept])
+    def _rows(self, X: Any) -> Any:
+        """Check rows as scikit-learn does; images are checked where they are loaded."""
+        return X if self.image_shape is None else validate_data(self, X, reset=False, dtype=_ROW_PIXELS)
+
+    def _seed(self, checkpoints: Checkpoints | None) -> int:
+        """Return the seed of this fit: that of the run in the folder, if the user leaves it open."""
+        there = None if checkpoints is None else checkpoints.seed()
+        if there is not None and not isinstance(self.random_state, int | np.integer):
+            return there
+        return int(as_generator(self.random_state).integers(2**62))
+
+    def _plan(self, settings: Settings, classes: np.ndarray, seed: int, checkpoints: Checkpoints | None) -> Plan:
+        return Plan(
+            latent_dim=self._value("latent_dim"),
+            widths=tuple(self.widths),
+            settings=settings,
+            one_vs_all=self._value("strategy") == "one-vs-all" and len(classes) > 2,
+            class_weights=_by_number(self.class_weight, classes),
+            seed=seed,
+            device=check_device(self.device),
+            n_jobs=self.n_jobs,
+            checkpoints=checkpoints,
+            observe=self.on_epoch,
+            verbose=self.verbose,
+        )
+
+    def _store(self, fitted: Fitted, data: TrainingData, settings: Settings, record: dict[str, Any]) -> None:
+        trained, decision = fitted.trained, fitted.final.decision
+        self.model_ = fitted.model
+        self.classes_, self.settings_ = data.classes, settings
+        histories, epochs = [result.history for result in trained], [result.kept.epoch for result in trained]
+        self.history_ = histories[0] if len(trained) == 1 else histories
+        self.best_epoch_ = epochs[0] if len(trained) == 1 else epochs
+        self.n_iter_ = max(len(history) for history in histories) - 1
+        self.support_ = fitted.support
+        self.dual_coef_ = decision.coefficients.T.cpu().numpy()
+        self.intercept_ = decision.intercepts.cpu().numpy()
+        self.calibration_error_ = fitted.model.calibration.error
+        if self.image_shape is None:
+            self.n_features_in_ = data.form.channels
+        fitted.model.record = {
+            **record,
+            "C": fitted.final.C,
+            "best_epochs": epochs,
+            "histories": [[asdict(entry) for entry in history] for history in histories],
+        }
+
+    def _record(self, data: TrainingData, seed: int) -> dict[str, Any]:
+        """Return what a model comes from, as JSON can hold it."""
+        parameters = {name: value for name, value in self.get_params().items() if name not in _NO_PART_OF_THE_RESULT}
+        return {
+            "parameters": {name: _plain(value) for name, value in parameters.items()},
+            "seed": seed,
+            "data": {
+                "fingerprint": data.fingerprint(),
+                "n_train": len(data.train),
+                "n_validation": 0 if data.validation is None else len(data.validation),
+                "classes": {str(label): int((data.train.numbers == i).sum()) for i, label in enumerate(data.classes)},
+            },
+            "versions": versions(),
+        }
 
     def _value(self, name: str) -> Any:
         """Return a parameter; where the user left it at None, that of the preset or of the default recipe."""
         value = getattr(self, name)
-        if value is not None or name == "class_weight":
+        if value is not None:
             return value
-        defaults = {"latent_dim": 64, **vars(Settings())}
-        return {**defaults, **PRESETS.get(self.preset or "", {})}[name]
+        preset = PRESETS.get(self.preset or "", {})
+        defaults = {"latent_dim": 64, "strategy": "joint", **vars(Settings()), **preset}
+        if name == "epochs" and self._value("strategy") == "one-vs-all":
+            return 10
+        return defaults[name]
 
     def _check_parameters(self) -> Settings:
         check_choice("preset", self.preset, (None, *PRESETS))
+        check_choice("strategy", self._value("strategy"), STRATEGIES)
         check_integer("latent_dim", self._value("latent_dim"), smallest=1)
         check_widths(self.widths)
         check_fraction("validation_fraction", self.validation_fraction)
+        check_class_weight(self.class_weight)
         if self.on_epoch is not None and not callable(self.on_epoch):
             raise ValueError(f"on_epoch must be callable, got {self.on_epoch!r}.")
-        settings = Settings(**{field.name: self._value(field.name) for field in fields(Settings)})
+        values = {field.name: self._value(field.name) for field in fields(Settings) if field.name != "balanced"}
+        settings = Settings(**values, balanced=self.class_weight == "balanced")
         check_settings(settings)
         return settings
 
 
-def _by_number(class_weight: Any, classes: np.ndarray) -> Any:
-    """Translate weights by label into weights by class number."""
+def _by_number(class_weight: Any, classes: np.ndarray) -> np.ndarray | None:
+    """Translate weights by label into weights in the order of the classes."""
     if not isinstance(class_weight, Mapping):
-        return class_weight
+        return None
     unknown = set(class_weight) - set(classes.tolist())
     if unknown:
         raise ValueError(f"class_weight names labels that are not in y: {sorted(unknown, key=str)}.")
-    return {number: class_weight.get(label, 1.0) for number, label in enumerate(classes.tolist())}
+    return np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+
+
+def _plain(value: Any) -> Any:
+    """Return a parameter as JSON can hold it."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(entry) for key, entry in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(entry) for entry in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)

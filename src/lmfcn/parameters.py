@@ -16,6 +16,7 @@ _CHOICES = {
     "optimizer": ("adamw", "adadelta"),
     "standardize": (True, False),
     "stand_ins": (True, False),
+    "refit": (True, False),
 }
 
 
@@ -34,11 +35,15 @@ def check_settings(settings: Settings) -> None:
         check_integer("batch_size", settings.batch_size, smallest=1)
     if settings.gamma != "scale":
         check_positive("gamma", settings.gamma)
-    if isinstance(settings.class_weight, Mapping):
-        for weight in settings.class_weight.values():
+
+
+def check_class_weight(class_weight: Any) -> None:
+    """Refuse anything but "balanced", None, or positive weights by label."""
+    if isinstance(class_weight, Mapping):
+        for weight in class_weight.values():
             check_positive("class_weight", weight)
     else:
-        check_choice("class_weight", settings.class_weight, ("balanced", None))
+        check_choice("class_weight", class_weight, ("balanced", None))
 
 
 def check_integer(name: str, value: Any, smallest: int) -> None:

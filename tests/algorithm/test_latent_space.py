@@ -18,8 +18,8 @@ MARGIN = Margin(
     support=torch.tensor([3, 4, 5, 6]),
     misclassified=torch.tensor([4]),
     settled=torch.tensor([0, 1, 2]),
-    coefficients=torch.zeros(4),
-    intercept=0.0,
+    coefficients=torch.zeros(4, 1),
+    intercepts=torch.zeros(1),
 )
 
 
@@ -83,12 +83,16 @@ def test_gamma_is_the_scale_times_the_factor_or_the_given_number():
     assert surveyed(gamma=0.07).decision.gamma == 0.07
 
 
-def test_class_weight_reaches_the_svm():
-    missed = [
-        int((drawn()[1][surveyed(C=0.3, class_weight=weight).margin.misclassified] == 1).sum())
-        for weight in (None, {1: 50.0})
-    ]
-    assert missed[1] < missed[0]
+def test_weights_and_balance_reach_the_svm():
+    latents, labels = drawn()
+
+    def missed(weights=None, **changes):
+        settings = Settings(C=0.3, **changes)
+        wrong = survey(latents, labels, settings, Stopwatch(), weights).margin.misclassified
+        return int((labels[wrong] == 1).sum())
+
+    assert missed(1.0 + 49.0 * labels) < missed()
+    assert missed(balanced=True) <= missed()
 
 
 def test_losses_are_measured_in_the_chosen_unit():
@@ -106,6 +110,7 @@ def test_seconds_are_counted_under_their_step():
 def test_the_paper_preset_is_the_paper_with_its_authors_constants():
     assert PRESETS["paper"] == {
         "latent_dim": 16,
+        "strategy": "one-vs-all",
         "C": 1.0,
         "standardize": False,
         "support_loss": "pull",
@@ -116,7 +121,9 @@ def test_the_paper_preset_is_the_paper_with_its_authors_constants():
         "optimizer": "adadelta",
         "learning_rate": 0.1,
         "weight_decay": 0.1,
+        "refit": False,
     }
-    paper = Settings(**{name: value for name, value in PRESETS["paper"].items() if name != "latent_dim"})
+    shape = ("latent_dim", "strategy")
+    paper = Settings(**{name: value for name, value in PRESETS["paper"].items() if name not in shape})
     assert (paper.sv_close, paper.wr_close, paper.sh_close, paper.epochs) == (5, 1, 0, 15)
     assert (paper.distance, paper.correction_class, paper.gamma, paper.gamma_factor) == ("squared", "own", "scale", 1.0)

@@ -21,8 +21,8 @@ def test_two_points_by_hand():
     margin = fit_margin(kernel, torch.tensor([0, 1]), C=10.0)
     weight = 1 / (1 - math.exp(-4))
     assert margin.support.tolist() == [0, 1]
-    assert margin.coefficients.tolist() == pytest.approx([-weight, weight], rel=1e-3)
-    assert margin.intercept == pytest.approx(0, abs=1e-3)
+    assert margin.coefficients[:, 0].tolist() == pytest.approx([-weight, weight], rel=1e-3)
+    assert margin.intercepts.tolist() == pytest.approx([0], abs=1e-3)
     assert margin.misclassified.tolist() == margin.settled.tolist() == []
 
 
@@ -36,12 +36,12 @@ def test_six_points_by_hand():
     assert sorted(margin.support.tolist() + margin.settled.tolist()) == list(range(6))
 
 
-@settings(deadline=None, max_examples=60)
-@given(st.integers(0, 10_000), st.integers(4, 40), st.sampled_from([0.1, 1.0, 10.0, 1000.0]))
-def test_misclassified_images_are_support_vectors_and_the_sets_divide_all(seed, n, C):
+@settings(deadline=None, max_examples=80)
+@given(st.integers(0, 10_000), st.integers(4, 40), st.sampled_from([0.1, 1.0, 10.0, 1000.0]), st.integers(2, 4))
+def test_misclassified_images_are_support_vectors_and_the_sets_divide_all(seed, n, C, n_classes):
     random = np.random.default_rng(seed)
-    points, labels = random.normal(size=(n, 2)), random.integers(0, 2, n)
-    labels[:2] = [0, 1]
+    points, labels = random.normal(size=(n, 2)), random.integers(0, n_classes, n)
+    labels[:n_classes] = range(n_classes)
     margin = fit_margin(kernel_of(points), torch.from_numpy(labels), C)
     support, misclassified, settled = (
         set(indices.tolist()) for indices in (margin.support, margin.misclassified, margin.settled)
@@ -58,8 +58,8 @@ def test_agrees_with_scikit_learns_own_kernel(random):
     kernel = kernel_of(points, 0.7)
     margin = fit_margin(kernel, torch.from_numpy(labels), C=3.0)
     assert margin.support.tolist() == sorted(trusted.support_.tolist())
-    decisions = kernel[:, margin.support] @ margin.coefficients + margin.intercept
-    assert decisions.tolist() == pytest.approx(trusted.decision_function(points).tolist(), abs=1e-6)
+    decisions = kernel[:, margin.support] @ margin.coefficients + margin.intercepts
+    assert decisions[:, 0].tolist() == pytest.approx(trusted.decision_function(points).tolist(), abs=1e-6)
     assert margin.misclassified.tolist() == np.flatnonzero(trusted.predict(points) != labels).tolist()
 
 
@@ -79,10 +79,43 @@ def test_coinciding_points_of_both_classes_are_all_support():
     assert len(margin.misclassified) == 2
 
 
-def test_class_weight_raises_the_price_of_one_class(random):
+def test_weights_raise_the_price_of_one_class(random):
     points = random.normal(size=(60, 2))
     labels = torch.from_numpy((np.arange(60) < 8).astype(np.int64))
     plain = fit_margin(kernel_of(points), labels, C=0.5)
-    weighted = fit_margin(kernel_of(points), labels, C=0.5, class_weight={1: 20.0})
+    weighted = fit_margin(kernel_of(points), labels, C=0.5, weights=1.0 + 19.0 * labels)
     missed = [int((labels[margin.misclassified] == 1).sum()) for margin in (plain, weighted)]
     assert missed[1] < missed[0]
+
+
+def test_balance_gives_both_sides_the_same_weight(random):
+    points = random.normal(size=(60, 2))
+    labels = torch.from_numpy((np.arange(60) < 8).astype(np.int64))
+    balanced = fit_margin(kernel_of(points), labels, C=0.5, balanced=True)
+    by_weights = fit_margin(kernel_of(points), labels, C=0.5, weights=torch.where(labels == 1, 60 / 16, 60 / 104))
+    assert balanced.support.tolist() == by_weights.support.tolist()
+    assert torch.allclose(balanced.coefficients, by_weights.coefficients, atol=1e-4)
+
+
+def test_three_classes_by_hand():
+    # Three far corners: in every SVM each corner is a support vector, and the two others share the weight of the one.
+    kernel = torch.eye(3, dtype=torch.float64)
+    margin = fit_margin(kernel, torch.tensor([0, 1, 2]), C=100.0)
+    # Score of class 0: a at its own corner, -b at both others, a = 2 b, a + c = 1, -b + c = -1, so b = 2/3, c = -1/3.
+    expected = torch.where(torch.eye(3) == 1, 4 / 3, -2 / 3)
+    assert margin.support.tolist() == [0, 1, 2]
+    assert torch.allclose(margin.coefficients, expected.double(), atol=1e-3)
+    assert margin.intercepts.tolist() == pytest.approx([-1 / 3] * 3, abs=1e-3)
+    assert margin.misclassified.tolist() == margin.settled.tolist() == []
+
+
+def test_many_classes_agree_with_one_scikit_learn_svm_each(random):
+    points, labels = random.normal(size=(80, 3)), random.integers(0, 4, 80)
+    kernel = kernel_of(points, 0.7)
+    margin = fit_margin(kernel, torch.from_numpy(labels), C=3.0)
+    trusted = [SVC(C=3.0, gamma=0.7).fit(points, labels == number) for number in range(4)]
+    scores = kernel[:, margin.support] @ margin.coefficients + margin.intercepts
+    expected = np.stack([svm.decision_function(points) for svm in trusted], axis=1)
+    assert scores.numpy() == pytest.approx(expected, abs=1e-6)
+    assert set(margin.support.tolist()) == set().union(*(svm.support_.tolist() for svm in trusted))
+    assert margin.misclassified.tolist() == np.flatnonzero(expected.argmax(axis=1) != labels).tolist()

@@ -8,9 +8,9 @@ from lmfcn.algorithm.backpropagation import losses
 from lmfcn.algorithm.encode import encode
 from lmfcn.algorithm.errors import TrainingError, TrainingWarning
 from lmfcn.algorithm.network import TextureFCN
-from lmfcn.algorithm.score import balanced_accuracy
+from lmfcn.algorithm.score import balanced_accuracy, class_numbers
 from lmfcn.algorithm.settings import Settings
-from lmfcn.algorithm.training import BinaryTraining, Problem
+from lmfcn.algorithm.training import Problem, Training
 
 CPU = torch.device("cpu")
 QUICK = Settings(epochs=3, passes=1, batch_size=8, learning_rate=3e-3)
@@ -23,10 +23,10 @@ def problem_of(textures, *, validate: bool = True) -> Problem:
     return Problem(images[:20], labels[:20], images[20:], labels[20:])
 
 
-def training_of(problem: Problem, settings: Settings = QUICK, seed: int = 0, **options) -> BinaryTraining:
+def training_of(problem: Problem, settings: Settings = QUICK, seed: int = 0, **options) -> Training:
     generator = torch.Generator().manual_seed(seed)
     network = TextureFCN(problem.images.shape[3], 4, (6, 8), generator=generator)
-    return BinaryTraining(network, problem, settings, generator, **options)
+    return Training(network, problem, settings, generator, **options)
 
 
 def measured(history) -> list[dict]:
@@ -82,8 +82,8 @@ def test_the_kept_network_and_svm_reproduce_the_kept_score(textures):
     training = training_of(problem)
     training.run()
     kept = training.kept
-    decisions = kept.decision.decide(encode(kept.network, problem.validation_images, CPU))
-    score = balanced_accuracy(problem.validation_labels, (decisions > 0).long())
+    scores = kept.decision.scores(encode(kept.network, problem.validation_images, CPU))
+    score = balanced_accuracy(problem.validation_labels, class_numbers(scores))
     assert score == kept.score == training.history[kept.epoch].validation_balanced_accuracy
     assert len(kept.support) == training.history[kept.epoch].n_support
 
@@ -93,7 +93,7 @@ def test_the_kept_decision_gives_the_training_decisions_of_its_epoch(textures):
     training = training_of(problem, observe=lambda _, space: spaces.append(space))
     training.run()
     kept, space = training.kept, spaces[training.kept.epoch]
-    wrong = (kept.decision.decide(encode(kept.network, problem.images, CPU)) > 0) != (problem.labels == 1)
+    wrong = class_numbers(kept.decision.scores(encode(kept.network, problem.images, CPU))) != problem.labels
     assert wrong.nonzero()[:, 0].tolist() == space.margin.misclassified.tolist()
 
 
@@ -113,7 +113,7 @@ def test_kept_weights_are_a_copy(textures):
 )
 def test_best_validation_epoch_is_kept_the_earlier_on_a_tie(textures, monkeypatch, scores, kept):
     given = iter(scores)
-    monkeypatch.setattr(BinaryTraining, "_validation_score", lambda *_: next(given))
+    monkeypatch.setattr(Training, "_validation_score", lambda *_: next(given))
     training = training_of(problem_of(textures))
     training.run()
     assert training.kept.epoch == kept

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmfcn.data.splits import hold_out, repeated_splits, split
+from lmfcn.data.splits import hold_out, make_folds, repeated_splits, split
 from lmfcn.data.training_data import check_training_data
 
 
@@ -48,34 +48,66 @@ def test_same_generator_state_same_split():
     assert one.tolist() == same.tolist()
 
 
-IMAGES, LABELS = np.zeros((8, 8, 8), dtype=np.uint8), np.arange(8) % 2
+IMAGES = np.arange(8 * 8 * 8, dtype=np.uint16).reshape(8, 8, 8).astype(np.uint8)
+LABELS = np.arange(8) % 2
 
 
-def checked(validation=None, groups=None, labels=LABELS, fraction=0.25):
-    return check_training_data(IMAGES, labels, groups, validation, fraction, np.random.default_rng(0))
+def checked(validation=None, groups=None, labels=LABELS, fraction=0.25, images=IMAGES):
+    return check_training_data(images, labels, groups, validation, fraction, np.random.default_rng(0))
 
 
 def test_training_and_validation_images_are_those_of_x():
     data = checked()
-    assert len(data.images) == len(data.numbers) == len(data.chosen) == 6
-    assert data.numbers.tolist() == LABELS[data.chosen].tolist()
-    assert len(data.validation_images) == 2
+    assert len(data.train.images) == len(data.train) == 6
+    assert data.train.numbers.tolist() == LABELS[data.train.positions].tolist()
+    assert sorted([*data.train.positions, *data.validation.positions]) == list(range(8))
+    assert np.array_equal(data.validation.images[..., 0], IMAGES[data.validation.positions])
 
 
 def test_training_and_validation_share_no_group():
     groups = np.array([1, 1, 1, 1, 2, 2, 3, 3])
     data = checked(groups=groups)
-    assert set(groups[data.chosen]).isdisjoint(groups[np.setdiff1d(np.arange(8), data.chosen)])
+    assert data.train.groups.tolist() == groups[data.train.positions].tolist()
+    assert set(data.train.groups).isdisjoint(data.validation.groups)
 
 
-def test_given_validation_images_leave_x_whole():
+def test_given_validation_images_leave_x_whole_and_follow_it():
     data = checked(validation=(IMAGES[:3], LABELS[:3]))
-    assert data.images.shape[0] == 8
-    assert data.validation_numbers.tolist() == [0, 1, 0]
+    assert len(data.train) == 8
+    assert data.validation.numbers.tolist() == [0, 1, 0]
+    assert data.validation.positions.tolist() == [8, 9, 10]
 
 
 def test_fraction_zero_validates_on_nothing():
-    assert checked(fraction=0).validation_images is None
+    assert checked(fraction=0).validation is None
+
+
+def test_the_fingerprint_changes_with_pixels_labels_and_division():
+    images = IMAGES.copy()
+    images[5, 3, 3] += 1
+    same = [checked().fingerprint(), checked().fingerprint()]
+    others = [
+        checked(images=images).fingerprint(),
+        checked(labels=1 - LABELS).fingerprint(),
+        checked(labels=[str(label) for label in LABELS]).fingerprint(),
+        checked(fraction=0.5).fingerprint(),
+        checked(fraction=0).fingerprint(),
+    ]
+    assert same[0] == same[1]
+    assert len({same[0], *others}) == 6
+
+
+def test_folds_spread_classes_and_keep_groups_together(random):
+    numbers = random.integers(0, 3, 90)
+    folds = make_folds(numbers, 5, random)
+    counts = np.stack([np.bincount(numbers[folds == fold], minlength=3) for fold in range(5)])
+    assert np.ptp(counts, axis=0).max() <= 1
+    assert np.ptp(counts.sum(axis=1)) <= 2
+    groups = random.integers(0, 20, 90)
+    folds = make_folds(numbers, 5, random, groups)
+    assert all(len(set(folds[groups == group])) == 1 for group in set(groups.tolist()))
+    assert len(set(folds.tolist())) == 5
+    assert len(set(make_folds(np.array([0, 1, 0]), 5, random).tolist())) == 3
 
 
 @pytest.mark.parametrize(

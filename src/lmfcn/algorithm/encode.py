@@ -37,10 +37,14 @@ def to_batch(images: np.ndarray, device: torch.device) -> Tensor:
         images = images.astype(np.float32)  # before the move: some devices have no double precision
     elif not images.flags.writeable or not images.flags.c_contiguous:
         images = images.copy()  # torch refuses memory that it must not write, or that runs backwards
-    tensor = torch.from_numpy(images).to(device)
-    full_scale = _FULL_SCALE.get(tensor.dtype)
-    batch = tensor.permute(0, 3, 1, 2).to(torch.float32)
-    return batch if full_scale is None else batch.div_(full_scale)
+    return scale_pixels(torch.from_numpy(images).to(device))
+
+
+def scale_pixels(images: Tensor) -> Tensor:
+    """Turn images (b, h, w, c) of any kind of pixels into a float32 batch (b, c, h, w), integers scaled to [0, 1]."""
+    full_scale = _FULL_SCALE.get(images.dtype)
+    batch = images.permute(0, 3, 1, 2).to(torch.float32)
+    return batch if full_scale is None else batch / full_scale
 
 
 def encode(network: nn.Module, images: Images, device: torch.device) -> Tensor:

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from lmfcn.algorithm.anchors import Anchors, correction_anchors, opposite_anchors, support_anchors, with_stand_ins
+from lmfcn.algorithm.decision import Decision
 from lmfcn.algorithm.geometry import (
-    LatentScale,
     distances_in_place,
     gamma_from_scale,
     latent_scale,
@@ -22,7 +22,7 @@ from lmfcn.algorithm.settings import Settings
 
 @dataclass(frozen=True)
 class EpochAnchors:
-    """The anchors of an epoch, one set per term of the loss, and the other class's for the contrast loss."""
+    """The anchors of an epoch, one set per term of the loss, and those of other classes for the contrast loss."""
 
     support: Anchors
     correction: Anchors
@@ -49,33 +49,6 @@ class EpochAnchors:
 
 
 @dataclass(frozen=True)
-class Decision:
-    """The RBF decision from its support vectors alone, independent of the training images.
-
-    Attributes
-    ----------
-    scale : LatentScale
-        Leads from the network's latents into the space of the kernel.
-    gamma : float
-    support_latents : Tensor (n_support, phi)
-        In the space of the kernel.
-    coefficients : Tensor (n_support,)
-    intercept : float
-    """
-
-    scale: LatentScale
-    gamma: float
-    support_latents: Tensor
-    coefficients: Tensor
-    intercept: float
-
-    def decide(self, latents: Tensor) -> Tensor:
-        """Return decision values (m,) for latents (m, phi) as the network gives them; positive is class 1."""
-        squared = squared_distances(self.scale.apply(latents), self.support_latents)
-        return rbf_kernel(squared, self.gamma) @ self.coefficients + self.intercept
-
-
-@dataclass(frozen=True)
 class LatentSpace:
     """The latents (n, phi) of an epoch in the space of the kernel, its SVM and its anchors.
 
@@ -89,21 +62,25 @@ class LatentSpace:
     loss_unit: float
 
 
-def survey(latents: Tensor, labels: Tensor, settings: Settings, clock: Stopwatch) -> LatentSpace:
+def survey(
+    latents: Tensor, labels: Tensor, settings: Settings, clock: Stopwatch, weights: Tensor | None = None
+) -> LatentSpace:
     """Take steps 2 to 4 on the latents *T* (n, phi) as the network gives them.
 
     Equation by equation: P (1), K (2), D (3); the SVM with S, Q and R; A (4, 5), M (6, 7) and G (8, 9).
+    `weights` (n,) are factors on the price of a margin violation.
     """
     with clock("svm"):
         scale = latent_scale(latents, standardize=settings.standardize)
         latents = scale.apply(latents)
         squared = squared_distances(latents)
         gamma = gamma_from_scale(latents, settings.gamma_factor) if settings.gamma == "scale" else settings.gamma
-        margin = fit_margin(rbf_kernel(squared, gamma), labels, settings.C, settings.class_weight)
+        kernel = rbf_kernel(squared, gamma)
+        margin = fit_margin(kernel, labels, settings.C, balanced=settings.balanced, weights=weights)
     with clock("anchors"):
         anchors = choose_anchors(distances_in_place(squared), labels, margin, settings)
     loss_unit = math.sqrt(gamma) if settings.units == "kernel" else 1.0
-    decision = Decision(scale, gamma, latents[margin.support], margin.coefficients, margin.intercept)
+    decision = Decision(scale, gamma, latents[margin.support], margin.coefficients, margin.intercepts)
     return LatentSpace(latents, margin, anchors, decision, loss_unit)
 
 

@@ -1,11 +1,12 @@
 """Step 3: the SVM on the kernel, and who stands where in its margin (S, Q, R)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from sklearn.svm import SVC
 from torch import Tensor
+
+from lmfcn.algorithm.score import class_numbers
 
 
 @dataclass(frozen=True)
@@ -19,43 +20,55 @@ class Margin:
     misclassified : Tensor
         Indices of the misclassified images, *Q*; they all are support vectors.
     settled : Tensor
-        Indices of correctly classified images outside the margin, *R*.
-    coefficients : Tensor (n_support,)
-        Weight of each support vector in the decision, positive for class 1.
-    intercept : float
-        Constant of the decision.
+        Indices of correctly classified images outside every margin, *R*.
+    coefficients : Tensor (n_support, n_scores)
+        Weight of each support vector in each score. Two classes have one score, positive for class 1.
+    intercepts : Tensor (n_scores,)
+        Constants of the scores.
     """
 
     support: Tensor
     misclassified: Tensor
     settled: Tensor
     coefficients: Tensor
-    intercept: float
+    intercepts: Tensor
 
 
 def fit_margin(
-    kernel: Tensor, labels: Tensor, C: float, class_weight: Mapping[int, float] | str | None = None
+    kernel: Tensor, labels: Tensor, C: float, *, balanced: bool = False, weights: Tensor | None = None
 ) -> Margin:
     """Fit the SVM on a precomputed kernel *K* (n, n) and sort the images into S, Q and R.
+
+    With more than two classes there is one SVM for each, against all the others; S is the union of their
+    support vectors. An image outside all margins has a score of at least 1 for its own class and at most -1
+    for any other, so Q is a part of S here too.
 
     Parameters
     ----------
     kernel : Tensor (n, n)
     labels : Tensor (n,)
-        Classes 0 and 1.
+        Classes 0, 1, ..., each with at least one image.
     C : float
         Price of a margin violation.
-    class_weight : mapping, "balanced" or None
-        Factor on `C` for each class, as in scikit-learn.
+    balanced : bool
+        Whether both sides of every SVM weigh the same, however many images they have.
+    weights : Tensor (n,), optional
+        Factor on `C` for each image.
     """
-    svm = SVC(C=C, kernel="precomputed", class_weight=class_weight)
-    svm.fit(kernel.cpu().numpy(), labels.cpu().numpy())
-    support = torch.from_numpy(svm.support_).to(kernel.device, torch.int64)
-    coefficients = torch.from_numpy(svm.dual_coef_[0]).to(kernel)
-    order = support.argsort()  # scikit-learn lists them class by class
-    support, coefficients, intercept = support[order], coefficients[order], float(svm.intercept_[0])
-    weights = kernel.new_zeros(len(labels)).index_put((support,), coefficients)
-    wrong = (kernel @ weights + intercept > 0) != (labels == 1)
-    settled = ~wrong
-    settled[support] = False
-    return Margin(support, wrong.nonzero()[:, 0], settled.nonzero()[:, 0], coefficients, intercept)
+    n_classes = int(labels.max()) + 1
+    matrix, importance = kernel.cpu().numpy(), None if weights is None else weights.cpu().numpy()
+    coefficients = torch.zeros(len(labels), 1 if n_classes == 2 else n_classes, dtype=torch.float64)
+    intercepts = torch.zeros(coefficients.shape[1], dtype=torch.float64)
+    is_support = torch.zeros(len(labels), dtype=torch.bool)
+    for score, positive in enumerate([1] if n_classes == 2 else range(n_classes)):
+        svm = SVC(C=C, kernel="precomputed", class_weight="balanced" if balanced else None)
+        svm.fit(matrix, (labels == positive).cpu().numpy(), sample_weight=importance)
+        coefficients[svm.support_, score] = torch.from_numpy(svm.dual_coef_[0])
+        intercepts[score] = float(svm.intercept_[0])
+        is_support[svm.support_] = True
+    coefficients, intercepts = coefficients.to(kernel), intercepts.to(kernel)
+    wrong = class_numbers(kernel @ coefficients + intercepts) != labels
+    is_support = is_support.to(kernel.device)
+    settled = ~wrong & ~is_support
+    support = is_support.nonzero()[:, 0]
+    return Margin(support, wrong.nonzero()[:, 0], settled.nonzero()[:, 0], coefficients[support], intercepts)

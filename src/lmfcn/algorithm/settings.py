@@ -1,13 +1,12 @@
-"""Every choice that training one binary problem depends on, and the named sets of choices."""
+"""Every choice that training depends on, and the named sets of choices."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How one binary LMFCN is trained. The defaults are the recipe that learns best in our measurements.
+    """How a network is trained. The defaults are the recipe that learns best in our measurements.
 
     Attributes
     ----------
@@ -45,8 +44,11 @@ class Settings:
     final_rate : float
         Share of it that is left at the end, after falling along half a cosine.
     weight_decay : float
-    class_weight : mapping, "balanced" or None
-        Factor on `C` for each class.
+    balanced : bool
+        Whether both sides of every SVM weigh the same, however many images they have.
+    refit : bool
+        Whether the final SVM chooses its C and gamma by cross-validation and learns from the validation
+        images too.
     """
 
     epochs: int = 15
@@ -69,13 +71,15 @@ class Settings:
     learning_rate: float = 3e-4
     final_rate: float = 0.1
     weight_decay: float = 1e-2
-    class_weight: Mapping[int, float] | Literal["balanced"] | None = None
+    balanced: bool = False
+    refit: bool = True
 
 
 PRESETS: dict[str, dict[str, Any]] = {
     # The paper's loss on one batch, with the optimiser and constants of its authors' published program.
     "paper": {
         "latent_dim": 16,
+        "strategy": "one-vs-all",
         "C": 1.0,
         "standardize": False,
         "support_loss": "pull",
@@ -86,5 +90,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         "optimizer": "adadelta",
         "learning_rate": 0.1,
         "weight_decay": 0.1,
+        "refit": False,
     }
 }

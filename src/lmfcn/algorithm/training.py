@@ -1,4 +1,4 @@
-"""One binary problem from first to last epoch: the epoch's five steps, the loop, the epoch that is kept."""
+"""One network from first to last epoch: the epoch's five steps, the loop, the epoch that is kept."""
 
 import copy
 import warnings
@@ -10,24 +10,37 @@ import torch
 from torch import Tensor
 
 from lmfcn.algorithm.backpropagation import Descent, losses
+from lmfcn.algorithm.decision import Decision
 from lmfcn.algorithm.encode import Images, encode, refresh_batch_norm
 from lmfcn.algorithm.errors import TrainingError, TrainingWarning
 from lmfcn.algorithm.geometry import has_spread
 from lmfcn.algorithm.history import EpochRecord, History, Stopwatch
-from lmfcn.algorithm.latent_space import Decision, LatentSpace, survey
+from lmfcn.algorithm.latent_space import LatentSpace, survey
 from lmfcn.algorithm.network import TextureFCN
-from lmfcn.algorithm.score import balanced_accuracy
+from lmfcn.algorithm.score import balanced_accuracy, class_numbers
 from lmfcn.algorithm.settings import Settings
 
 
 @dataclass(frozen=True)
 class Problem:
-    """The images (n, h, w, c) of one binary problem and their classes 0 and 1, on the network's device."""
+    """What one network learns to tell apart.
+
+    Attributes
+    ----------
+    images : images (n, h, w, c)
+    labels : Tensor (n,)
+        Their classes 0, 1, ..., on the network's device.
+    validation_images, validation_labels
+        The same for choosing the epoch.
+    weights : Tensor (n,), optional
+        Factor on the price of a margin violation for each image.
+    """
 
     images: Images
     labels: Tensor
     validation_images: Images | None = None
     validation_labels: Tensor | None = None
+    weights: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -41,11 +54,21 @@ class KeptEpoch:
     support: Tensor
 
 
+@dataclass(frozen=True)
+class Trained:
+    """What is left of a training when it has ended."""
+
+    kept: KeptEpoch
+    history: History[EpochRecord]
+
+
 Observer = Callable[[EpochRecord, LatentSpace], None]
 
 
-class BinaryTraining:
-    """Train one network on one binary problem.
+class Training:
+    """Train one network on one problem of two or more classes.
+
+    The paper has two; with more, "the other class" of every rule is any class but the image's own.
 
     Parameters
     ----------
@@ -57,6 +80,8 @@ class BinaryTraining:
         Decides the order of the images.
     observe : callable, optional
         Called with the record and the latent space of every epoch.
+    save : callable, optional
+        Called with the training after every epoch, for a checkpoint.
 
     Attributes
     ----------
@@ -77,34 +102,44 @@ class BinaryTraining:
         settings: Settings,
         generator: torch.Generator,
         observe: Observer | None = None,
+        save: "Callable[[Training], None] | None" = None,
     ) -> None:
         self.network = network
         self.problem = problem
         self.settings = settings
         self.observe = observe
+        self.save = save
         self.descent = Descent(network, settings, generator)
         self.history: History[EpochRecord] = History()
 
-    def run(self) -> None:
-        """Train until the last epoch, or until no image has an anchor any more."""
-        for epoch in range(self.settings.epochs + 1):
-            record, space = self.train_epoch(epoch)
+    def run(self) -> Trained:
+        """Train until the last epoch, or until no image has an anchor any more; go on where `history` ends."""
+        while not self.finished:
+            record, space = self.train_epoch(len(self.history))
             self.history.append(record)
             if self.observe is not None:
                 self.observe(record, space)
-            if record.n_backpropagated == 0 and epoch < self.settings.epochs:
-                self._explain_early_end(record)
-                break
+            if self.save is not None:
+                self.save(self)
+        if len(self.history) <= self.settings.epochs:
+            self._explain_early_end(self.history[-1])
+        return Trained(self.kept, self.history)
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last epoch moved nothing: it was the one that only measures, or nobody had an anchor."""
+        return len(self.history) > 0 and self.history[-1].n_backpropagated == 0
 
     def train_epoch(self, epoch: int) -> tuple[EpochRecord, LatentSpace]:
         """Take the five steps of an epoch. The one after the last round only measures."""
         clock = Stopwatch()
         with clock("encoding"):
             latents = self._encode_training_set(epoch)  # step 1: T
-        space = survey(latents, self.problem.labels, self.settings, clock)  # steps 2-4: P, K, D; S, Q, R; A, M, G
+        # Steps 2-4: P, K, D; S, Q, R; A, M, G.
+        space = survey(latents, self.problem.labels, self.settings, clock, self.problem.weights)
         with clock("encoding"):
             score = self._validation_score(space)
-        self._keep_if_better(epoch, score, space)
+        kept = self._better(epoch, score, space)
         with clock("backpropagation"):
             rate = self.descent.start_epoch(epoch)
             last = epoch == self.settings.epochs
@@ -121,6 +156,7 @@ class BinaryTraining:
             seconds_anchors=clock.seconds["anchors"],
             seconds_backpropagation=clock.seconds["backpropagation"],
         )
+        self.kept = kept  # only now, so that an interrupted epoch leaves no trace
         return record, space
 
     def _encode_training_set(self, epoch: int) -> Tensor:
@@ -137,13 +173,15 @@ class BinaryTraining:
         images, labels = self.problem.validation_images, self.problem.validation_labels
         if images is None or labels is None:
             return None
-        decisions = space.decision.decide(encode(self.network, images, labels.device))
-        return balanced_accuracy(labels, (decisions > 0).to(labels))
+        scores = space.decision.scores(encode(self.network, images, labels.device))
+        return balanced_accuracy(labels, class_numbers(scores))
 
-    def _keep_if_better(self, epoch: int, score: float | None, space: LatentSpace) -> None:
-        if score is None or epoch == 0 or score > self.kept.score:
-            network = copy.deepcopy(self.network)
-            self.kept = KeptEpoch(epoch, score or 0.0, network, space.decision, space.margin.support)
+    def _better(self, epoch: int, score: float | None, space: LatentSpace) -> KeptEpoch:
+        """Return the epoch to keep: this one, copied, if it is better than the one kept so far."""
+        if score is not None and epoch > 0 and score <= self.kept.score:
+            return self.kept
+        network = copy.deepcopy(self.network)
+        return KeptEpoch(epoch, score or 0.0, network, space.decision, space.margin.support)
 
     def _explain_early_end(self, record: EpochRecord) -> None:
         """Warn why nothing moved: every later epoch would be the same."""
@@ -164,7 +202,7 @@ class BinaryTraining:
         """Return the part of an epoch's record that its latent space tells."""
         margin, labels = space.margin, self.problem.labels
         predicted = labels.clone()
-        predicted[margin.misclassified] = 1 - labels[margin.misclassified]
+        predicted[margin.misclassified] = -1  # some other class
         everyone = torch.arange(len(labels), device=labels.device)
         terms = losses(space.latents, everyone, space, self.settings)
         return {

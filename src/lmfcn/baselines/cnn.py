@@ -18,10 +18,8 @@ from lmfcn.algorithm.errors import TrainingError
 from lmfcn.algorithm.history import History, Stopwatch
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.score import balanced_accuracy
-from lmfcn.data.arrays import check_like_training
-from lmfcn.data.loading import form_of, load_images
 from lmfcn.data.seeds import RandomState, as_generator
-from lmfcn.data.training_data import TrainingData, check_training_data
+from lmfcn.data.training_data import LabelledImages, TrainingData, check_training_data
 from lmfcn.parameters import check_device, check_fraction, check_integer, check_positive, check_widths
 from lmfcn.progress import epoch_progress, progress_note
 
@@ -117,7 +115,7 @@ class CNNClassifier(ClassifierMixin, BaseEstimator):
                     best, best_epoch, kept = score or 0.0, epoch, weights
                 advance(progress_note(score))
         network.load_state_dict(kept)
-        self.classes_, self._channels, self._pixels = data.classes, data.channels, data.pixels
+        self.classes_, self._form = data.classes, data.form
         self.network_, self.history_ = network.eval(), history
         self.best_epoch_, self.n_iter_ = best_epoch, self.epochs
         return self
@@ -133,12 +131,10 @@ class CNNClassifier(ClassifierMixin, BaseEstimator):
 
     def _logits(self, X: Any) -> Tensor:
         check_is_fitted(self, "network_")
-        images = load_images(X)
-        check_like_training(form_of(images), self._channels, self._pixels)
-        return encode(self.network_, images, _device(self.network_))
+        return encode(self.network_, self._form.load(X), _device(self.network_))
 
     def _build(self, data: TrainingData, generator: torch.Generator) -> nn.Module:
-        features = TextureFCN(data.channels, self.latent_dim, self.widths, generator=generator)
+        features = TextureFCN(data.form.channels, self.latent_dim, self.widths, generator=generator)
         head = nn.utils.skip_init(nn.Linear, self.latent_dim, len(data.classes))
         bound = 1 / math.sqrt(self.latent_dim)
         for weights in head.parameters():
@@ -154,24 +150,24 @@ class CNNClassifier(ClassifierMixin, BaseEstimator):
         generator: torch.Generator,
     ) -> tuple[CNNRecord, dict[str, Tensor]]:
         """Measure the network and copy its weights, then go once through all images."""
-        clock, device = Stopwatch(), _device(network)
+        clock, device, train = Stopwatch(), _device(network), data.train
         with clock("encoding"):
-            refresh_batch_norm(network, data.images, device)
-            loss, train_score = _evaluate(network, data.images, data.numbers)
+            refresh_batch_norm(network, train.images, device)
+            loss, train_score = _evaluate(network, train)
             validation_score = None
-            if data.validation_images is not None and data.validation_numbers is not None:
-                _, validation_score = _evaluate(network, data.validation_images, data.validation_numbers)
+            if data.validation is not None:
+                _, validation_score = _evaluate(network, data.validation)
         if not math.isfinite(loss):
             raise TrainingError(f"The loss became {loss} in epoch {epoch}; try a smaller learning_rate.")
         weights = copy.deepcopy(network.state_dict())
         rate = self.learning_rate * (0.55 + 0.45 * math.cos(math.pi * epoch / self.epochs))
         with clock("backpropagation"):
-            n_images = 0 if epoch == self.epochs else len(data.images)
-            for batch in _batches(data.images, n_images, self.batch_size, generator):
+            n_images = 0 if epoch == self.epochs else len(train)
+            for batch in _batches(train.images, n_images, self.batch_size, generator):
                 optimizer.param_groups[0]["lr"] = rate
-                targets = torch.from_numpy(data.numbers[batch]).to(device)
+                targets = torch.from_numpy(train.numbers[batch]).to(device)
                 optimizer.zero_grad(set_to_none=True)
-                cross_entropy(network.train()(to_batch(take(data.images, batch), device)), targets).backward()
+                cross_entropy(network.train()(to_batch(take(train.images, batch), device)), targets).backward()
                 optimizer.step()
         seconds = clock.seconds["encoding"], clock.seconds["backpropagation"]
         return CNNRecord(epoch, train_score, validation_score, loss, n_images, rate, *seconds), weights
@@ -185,9 +181,10 @@ class CNNClassifier(ClassifierMixin, BaseEstimator):
         check_fraction("validation_fraction", self.validation_fraction)
 
 
-def _evaluate(network: nn.Module, images: Images, numbers: np.ndarray) -> tuple[float, float]:
+def _evaluate(network: nn.Module, data: LabelledImages) -> tuple[float, float]:
     """Return cross-entropy and balanced accuracy."""
-    logits, labels = encode(network, images, _device(network)), torch.from_numpy(numbers).to(_device(network))
+    device = _device(network)
+    logits, labels = encode(network, data.images, device), torch.from_numpy(data.numbers).to(device)
     return float(cross_entropy(logits, labels)), balanced_accuracy(labels, logits.argmax(dim=1))
 
 

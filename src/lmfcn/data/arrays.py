@@ -12,13 +12,15 @@ _LARGEST_PIXEL = 1e6  # squares of larger values soon leave single precision
 _PIXELS = [np.dtype(name) for name in ("uint8", "uint16", "float16", "float32", "float64")]
 
 
-def check_images(X: Any) -> np.ndarray:
+def check_images(X: Any, *, smallest_side: int = SMALLEST_SIDE) -> np.ndarray:
     """Return X as images (n, height, width, channels), or say what is wrong with it.
 
     Parameters
     ----------
     X : array-like (n, height, width) or (n, height, width, channels)
         uint8, uint16 or finite floating point values.
+    smallest_side : int
+        Height and width must be at least this.
 
     Examples
     --------
@@ -32,7 +34,7 @@ def check_images(X: Any) -> np.ndarray:
     if images.ndim not in (3, 4):
         raise ValueError(
             "X must have the shape (n_images, height, width) or (n_images, height, width, channels),"
-            f" got {images.shape}; a single image goes in as X[None]."
+            f" got {images.shape}; a single image goes in as X[None], rows of pixels need image_shape."
         )
     images = images.astype(images.dtype.newbyteorder("="), copy=False)
     if images.dtype not in _PIXELS:
@@ -40,7 +42,7 @@ def check_images(X: Any) -> np.ndarray:
             f"X must hold uint8, uint16 or floating point pixels, got {images.dtype}; convert it with X.astype."
         )
     images = images[..., None] if images.ndim == 3 else images
-    _check_shape(images.shape)
+    _check_shape(images.shape, smallest_side)
     _check_finite(images)
     return images
 
@@ -110,22 +112,21 @@ def check_class_sizes(classes: np.ndarray, numbers: np.ndarray, smallest: int, r
         )
 
 
-def _check_shape(shape: tuple[int, ...]) -> None:
+def _check_shape(shape: tuple[int, ...], smallest_side: int) -> None:
     n_images, height, width, channels = shape
     if n_images == 0:
         raise ValueError("X must hold at least one image, got none.")
     if channels == 0:
         raise ValueError("X must have at least one channel, got none.")
     channels_first = height <= 4 and channels >= SMALLEST_SIDE
-    check_smallest_side(height, width, "; put the channels last: X.transpose(0, 2, 3, 1)" if channels_first else "")
+    hint = "; put the channels last: X.transpose(0, 2, 3, 1)" if channels_first else ""
+    check_smallest_side(height, width, hint, smallest_side)
 
 
-def check_smallest_side(height: int, width: int, hint: str = "") -> None:
+def check_smallest_side(height: int, width: int, hint: str = "", smallest: int = SMALLEST_SIDE) -> None:
     """Refuse images that are too small for the network; `hint` ends the sentence."""
-    if min(height, width) < SMALLEST_SIDE:
-        raise ValueError(
-            f"Images must have at least {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels, got {height}x{width}{hint}."
-        )
+    if min(height, width) < smallest:
+        raise ValueError(f"Images must have at least {smallest}x{smallest} pixels, got {height}x{width}{hint}.")
 
 
 def _check_finite(images: np.ndarray) -> None:

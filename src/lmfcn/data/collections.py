@@ -113,6 +113,16 @@ class ImageCollection:
         return self._store.name(int(self._sources[position])) if whole else None
 
     @property
+    def frame(self) -> Frame:
+        """Colour and size that every image is brought to."""
+        return self._store.frame
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the images are whole source images, not tiles or crops of them."""
+        return self._boxes is None
+
+    @property
     def sources(self) -> np.ndarray:
         """The number (n,) of the source image of each image; tiles of one image share it."""
         return self._sources
@@ -145,12 +155,21 @@ class ImageCollection:
 
     def resized(self, size: Size) -> "ImageCollection":
         """Return the collection with every image scaled to `size` (a side, or height and width)."""
-        return self._framed("resize", size)
+        return self.framed(replace(self.frame, fit="resize", size=as_pair(size)))
+
+    def framed(self, frame: Frame) -> "ImageCollection":
+        """Return the collection with every image brought to the colour and size of `frame`."""
+        if not self.is_whole:
+            raise ValueError("Tiles and random crops have their final size already; resize the images before.")
+        other = copy.copy(self)
+        other._size_numbers = None
+        other._store = ImageStore(self._store.source, frame, self._store.cache_bytes)
+        return other
 
     def cropped(self, size: Size, random_state: RandomState | Literal["centre"] = "centre") -> "ImageCollection":
         """Return the collection with `size` cut out of every image: the middle, or a place drawn once."""
         if isinstance(random_state, str):
-            return self._framed("crop", size)
+            return self.framed(replace(self.frame, fit="crop", size=as_pair(size)))
         random, (height, width) = as_generator(random_state), as_pair(size)
         boxes = []
         for position, (tall, wide) in enumerate(self.sizes()):
@@ -287,15 +306,6 @@ class ImageCollection:
                     " use resized or cropped for one size, color='grey' or 'rgb' for one kind of colour."
                 )
         return np.stack(images)
-
-    def _framed(self, fit: Literal["resize", "crop"], size: Size) -> "ImageCollection":
-        if self._boxes is not None:
-            raise ValueError("Tiles and random crops have their final size already; resize the images before.")
-        other = copy.copy(self)
-        frame = replace(self._store.frame, fit=fit, size=as_pair(size))
-        other._size_numbers = None
-        other._store = ImageStore(self._store.source, frame, self._store.cache_bytes)
-        return other
 
     def _with_boxes(self, owners: np.ndarray, boxes: np.ndarray) -> "ImageCollection":
         if self._boxes is not None:

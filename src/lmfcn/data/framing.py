@@ -31,6 +31,10 @@ class Frame:
     size: tuple[int, int] | None = None
 
 
+AS_IT_IS = Frame()
+"""Leaves images alone."""
+
+
 def frame_image(image: np.ndarray, frame: Frame) -> np.ndarray:
     """Return an image (height, width, channels) in the form that `frame` asks for."""
     image = to_color(image, frame.color)

@@ -15,6 +15,10 @@ _LIST_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "va
 _COLUMNS = ("path", "label", "group", "split")
 
 
+TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".npz")
+"""Endings of files that hold or list many images."""
+
+
 def open_collection(path: str | Path, **options: Any) -> ImageCollection:
     """Read a collection from whatever `path` is.
 
@@ -39,7 +43,9 @@ def open_collection(path: str | Path, **options: Any) -> ImageCollection:
     if path.suffix.lower() == ".txt":
         return from_lists([path], **options)
     if path.suffix.lower() not in readers:
-        raise ValueError(f"{path} is neither a folder nor a .csv, .tsv, .txt or .npz file.")
+        raise ValueError(
+            f"{path} is neither a folder nor a {', '.join(TABLE_SUFFIXES[:-1])} or {TABLE_SUFFIXES[-1]} file."
+        )
     return readers[path.suffix.lower()](path, **options)
 
 

@@ -95,6 +95,29 @@ def hold_out(
     return kept, held_out
 
 
+def make_folds(
+    numbers: np.ndarray, n_folds: int, random: np.random.Generator, groups: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the fold (n,) of every image: classes spread evenly, groups undivided; small sets fill fewer folds.
+
+    Examples
+    --------
+    >>> folds = make_folds(np.array([0] * 6 + [1] * 3), 3, np.random.default_rng(0))
+    >>> np.bincount(folds).tolist(), np.bincount(folds[6:]).tolist()
+    ([3, 3, 3], [1, 1, 1])
+    """
+    membership = np.arange(len(numbers)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    counts = np.zeros((membership.max() + 1, numbers.max() + 1))  # images of each group in each class
+    np.add.at(counts, (membership, numbers), 1)
+    shuffled = random.permutation(len(counts))
+    given, fold = np.zeros((n_folds, counts.shape[1])), np.zeros(len(counts), dtype=int)
+    for group in shuffled[np.argsort(-counts[shuffled].sum(axis=1), kind="stable")]:
+        # Where its own classes are fewest; among those, where images are fewest.
+        fold[group] = min(range(n_folds), key=lambda k: (given[k] @ (counts[group] > 0), given[k].sum()))
+        given[fold[group]] += counts[group]
+    return fold[membership]
+
+
 def _divide(numbers: np.ndarray, wanted: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
     """Deal out `wanted` (n_parts, n_classes) images."""
     parts: list[list[np.ndarray]] = [[] for _ in wanted]

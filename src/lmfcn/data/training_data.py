@@ -5,11 +5,36 @@ from typing import Any
 
 import numpy as np
 
-from lmfcn.data.arrays import check_class_sizes, check_labels, check_like_training
+from lmfcn.data.arrays import check_class_sizes, check_labels
 from lmfcn.data.collections import ImageCollection
+from lmfcn.data.fingerprint import fingerprint
+from lmfcn.data.form import ImageForm, as_collection, load_any
+from lmfcn.data.framing import AS_IT_IS
 from lmfcn.data.images import CollectionError
-from lmfcn.data.loading import LoadedImages, form_of, load_images
+from lmfcn.data.loading import LoadedImages, form_of
+from lmfcn.data.rows import RowShape
 from lmfcn.data.splits import check_groups, hold_out
+
+
+@dataclass(frozen=True)
+class LabelledImages:
+    """Images (n, h, w, c) with their class numbers (n,), their groups (n,) or None, and their positions (n,) in X.
+
+    Validation images that were given beside X have the positions that would follow those of X.
+    """
+
+    images: LoadedImages
+    numbers: np.ndarray
+    groups: np.ndarray | None
+    positions: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def subset(self, chosen: np.ndarray) -> "LabelledImages":
+        """Return the images at some indices."""
+        groups = None if self.groups is None else self.groups[chosen]
+        return LabelledImages(self.images[chosen], self.numbers[chosen], groups, self.positions[chosen])
 
 
 @dataclass(frozen=True)
@@ -20,24 +45,24 @@ class TrainingData:
     ----------
     classes : array (n_classes,)
         The labels in sorted order; class numbers are positions in it.
-    images, numbers : arrays (n, h, w, c) and (n,)
-        What to train on.
-    chosen : array of int (n,)
-        Positions of `images` in the X that was handed over.
-    validation_images, validation_numbers : arrays or None
-        What to choose the epoch by.
-    channels, pixels : int and str
+    form : ImageForm
         The form of every image.
+    train : LabelledImages
+        What to train on.
+    validation : LabelledImages or None
+        What to choose the epoch by.
     """
 
     classes: np.ndarray
-    images: LoadedImages
-    numbers: np.ndarray
-    chosen: np.ndarray
-    validation_images: LoadedImages | None
-    validation_numbers: np.ndarray | None
-    channels: int
-    pixels: str
+    form: ImageForm
+    train: LabelledImages
+    validation: LabelledImages | None
+
+    def fingerprint(self) -> str:
+        """Return a text that changes with any pixel, label, or the division into training and validation."""
+        parts = [self.train] if self.validation is None else [self.train, self.validation]
+        texts = [fingerprint(part.images, self.classes[part.numbers]) for part in parts]
+        return texts[0] if len(texts) == 1 else fingerprint(None, texts)
 
 
 def check_training_data(
@@ -48,38 +73,40 @@ def check_training_data(
     fraction: float,
     random: np.random.Generator,
     *,
+    row_shape: RowShape | None = None,
     verbose: bool = False,
 ) -> TrainingData:
     """Check images and labels, and hold out `fraction` of them unless a validation set is given."""
-    images = load_images(X, verbose=verbose)
+    X = as_collection(X)
+    images = load_any(X, row_shape=row_shape, verbose=verbose)
     if isinstance(X, ImageCollection):
         y, groups = X.labels if y is None else y, X.groups if groups is None else groups
     if y is None:
         raise ValueError("y is missing: fit needs a label for every image, as y or in the collection.")
     classes, numbers = check_labels(y, len(images))
     groups = None if groups is None else check_groups(groups, len(images))
-    form = form_of(images)
-    everyone = np.arange(len(images))
+    form = ImageForm(*form_of(images), X.frame if isinstance(X, ImageCollection) else AS_IT_IS, row_shape)
+    everything = LabelledImages(images, numbers, groups, np.arange(len(images)))
     if validation is not None:
         check_class_sizes(classes, numbers, smallest=2)
-        return TrainingData(classes, images, numbers, everyone, *_check_validation(validation, form, classes), *form)
+        return TrainingData(classes, form, everything, _check_validation(validation, form, classes, len(images)))
     if fraction == 0:
         check_class_sizes(classes, numbers, smallest=2)
-        return TrainingData(classes, images, numbers, everyone, None, None, *form)
+        return TrainingData(classes, form, everything, None)
     check_class_sizes(classes, numbers, smallest=3, reason=" (one of them for validation, or validation_fraction=0)")
     chosen, held_out = hold_out(numbers, fraction, random, groups)
     check_class_sizes(classes, numbers[chosen], smallest=2, reason=" after the validation images are held out")
-    return TrainingData(classes, images[chosen], numbers[chosen], chosen, images[held_out], numbers[held_out], *form)
+    return TrainingData(classes, form, everything.subset(chosen), everything.subset(held_out))
 
 
-def _check_validation(validation: Any, form: tuple[int, str], classes: np.ndarray) -> tuple[LoadedImages, np.ndarray]:
+def _check_validation(validation: Any, form: ImageForm, classes: np.ndarray, n_before: int) -> LabelledImages:
+    groups = None
     if isinstance(validation, ImageCollection):
-        validation = (validation, validation.labels)
+        groups, validation = validation.groups, (validation, validation.labels)
     if not isinstance(validation, tuple) or len(validation) != 2:
         raise ValueError(f"validation must be a tuple (X, y) or a collection, got {type(validation).__name__}.")
     try:
-        images = load_images(validation[0])
-        check_like_training(form_of(images), *form)
+        images = form.load(validation[0])
         found, numbers = check_labels(validation[1], len(images))
     except CollectionError:
         raise  # names its files
@@ -91,4 +118,4 @@ def _check_validation(validation: Any, form: tuple[int, str], classes: np.ndarra
             f"The validation labels must be those of the training images, {classes.tolist()};"
             f" on one side only: {unlike}."
         )
-    return images, numbers
+    return LabelledImages(images, numbers, groups, n_before + np.arange(len(images)))

@@ -84,5 +84,6 @@ def _run(name: str, model: Any, train: Labelled, validation: Labelled, test: Lab
     model.fit(*train, validation=validation)
     seconds = time.perf_counter() - start
     score = float(balanced_accuracy_score(test[1], model.predict(test[0])))
-    n_weights = sum(weights.numel() for weights in model.network_.parameters())
+    network = model.model_ if isinstance(model, LMFCNClassifier) else model.network_
+    n_weights = sum(weights.numel() for weights in network.parameters())
     return DemoRun(name, model.history_, model.best_epoch_, n_weights, score, seconds)

@@ -33,7 +33,7 @@ def draw_space(axes: Axes, space: LatentSpace, labels: np.ndarray, limits: Limit
     first, second = np.meshgrid(np.linspace(left, right, _GRID), np.linspace(bottom, top, _GRID))
     points = torch.from_numpy(np.stack([first.ravel(), second.ravel()], axis=1)).to(space.latents)
     scale = space.decision.scale
-    values = space.decision.decide(points * scale.std + scale.mean).cpu().numpy().reshape(first.shape)
+    values = space.decision.scores(points * scale.std + scale.mean)[:, 0].cpu().numpy().reshape(first.shape)
     axes.contourf(first, second, values, levels=[-np.inf, 0, np.inf], colors=REGION_COLORS)
     axes.contour(
         first, second, values, levels=[-1, 0, 1], colors=INK, linewidths=[0.6, 1.2, 0.6], linestyles=["--", "-", "--"]

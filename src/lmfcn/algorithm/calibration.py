@@ -1,0 +1,126 @@
+"""From scores to probabilities and prediction sets, by images that the SVM has not learnt from."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_SHARPEST = 1e4
+_N_HALVINGS = 60
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What held-out images say about the trust that scores deserve.
+
+    Attributes
+    ----------
+    sharpness : float
+        Factor on the scores before the softmax, the inverse of a temperature.
+    true_probabilities : Tensor (m,)
+        What each held-out image's own class was given, ascending; the basis of prediction sets.
+    error : float
+        Expected calibration error on held-out images, each judged by a factor that others chose.
+    held_out : bool
+        Whether the networks had not seen the images either. If not, the probabilities are too confident.
+    """
+
+    sharpness: float
+    true_probabilities: Tensor
+    error: float
+    held_out: bool
+
+
+def calibrate(scores: Tensor, labels: Tensor, *, held_out: bool) -> Calibration:
+    """Learn from the scores (m, n_scores) of held-out images and their classes (m,)."""
+    scores = scores.double()
+    sharpness = fit_sharpness(scores, labels)
+    true = probabilities(scores, sharpness).gather(1, labels[:, None])[:, 0]
+    error = expected_calibration_error(labels, _cross_fitted(scores, labels))
+    return Calibration(sharpness, true.sort().values, error, held_out)
+
+
+def probabilities(scores: Tensor, sharpness: float) -> Tensor:
+    """Return the probabilities (m, n_classes) that scores (m, n_scores) stand for.
+
+    One factor for all scores keeps their order, so the most probable class is the predicted one.
+    """
+    return (_logits(scores) * sharpness).softmax(dim=1)
+
+
+def fit_sharpness(scores: Tensor, labels: Tensor) -> float:
+    """Return the factor under which the classes (m,) are most likely.
+
+    The targets are smoothed as if every class had been seen once more (Platt's correction, for any number of
+    classes): without it, a set on which all is right would ask for an infinite factor. The likelihood is
+    concave in the factor, so its slope is halved down to zero.
+    """
+    logits, n_images = _logits(scores.double()), len(labels)
+    n_classes = logits.shape[1]
+    targets = torch.full_like(logits, 1 / (n_images + n_classes))
+    targets.scatter_(1, labels[:, None], (n_images + 1) / (n_images + n_classes))
+    low, high = math.log(1 / _SHARPEST), math.log(_SHARPEST)
+    for _ in range(_N_HALVINGS):
+        middle = (low + high) / 2
+        slope = (((logits * math.exp(middle)).softmax(dim=1) - targets) * logits).sum()
+        low, high = (middle, high) if slope < 0 else (low, middle)
+    return math.exp((low + high) / 2)
+
+
+def negative_log_likelihood(scores: Tensor, labels: Tensor, sharpness: float) -> float:
+    """Return the mean surprise over the true classes (m,)."""
+    likelihoods = (_logits(scores.double()) * sharpness).log_softmax(dim=1)
+    return -float(likelihoods.gather(1, labels[:, None]).mean())
+
+
+def expected_calibration_error(labels: Tensor, predicted: Tensor, n_bins: int = 10) -> float:
+    """Return the mean gap between confidence and accuracy, over bins of equal width.
+
+    Parameters
+    ----------
+    labels : Tensor (m,)
+    predicted : Tensor (m, n_classes)
+        Probabilities.
+    n_bins : int
+
+    Examples
+    --------
+    Confidence 0.8, right in two of four: a gap of 0.3.
+
+    >>> import torch
+    >>> predicted = torch.tensor([[0.8, 0.2]] * 4, dtype=torch.float64)
+    >>> round(expected_calibration_error(torch.tensor([0, 0, 1, 1]), predicted), 6)
+    0.3
+    """
+    confidence, numbers = predicted.max(dim=1)
+    gaps = (numbers == labels).to(confidence) - confidence
+    bins = (confidence * n_bins).long().clamp(max=n_bins - 1)
+    return sum(float(gaps[bins == number].sum().abs()) for number in range(n_bins)) / len(labels)
+
+
+def least_probability(true_probabilities: Tensor, coverage: float) -> float:
+    """Return how probable a class must be to get into a prediction set, by split-conformal prediction.
+
+    The k-th largest of the m held-out values with k = ceil((m + 1) coverage): a new image of the same kind
+    then has its true class in the set with probability of at least `coverage`. With too few held-out images
+    for that promise, every class gets in.
+    """
+    n_images = len(true_probabilities)
+    rank = math.ceil((n_images + 1) * coverage - 1e-9)
+    return 0.0 if rank > n_images else float(true_probabilities.sort(descending=True).values[rank - 1])
+
+
+def _logits(scores: Tensor) -> Tensor:
+    """One score speaks for class 1 against class 0."""
+    return torch.cat([torch.zeros_like(scores), scores], dim=1) if scores.shape[1] == 1 else scores
+
+
+def _cross_fitted(scores: Tensor, labels: Tensor, n_parts: int = 5) -> Tensor:
+    """Return probabilities of all images, each under the factor that the other parts chose."""
+    part = torch.arange(len(labels), device=labels.device) % min(n_parts, len(labels))
+    result = torch.empty_like(_logits(scores))
+    for number in part.unique():
+        mine = part == number
+        result[mine] = probabilities(scores[mine], fit_sharpness(scores[~mine], labels[~mine]))
+    return result

@@ -1,0 +1,120 @@
+"""The last step: one SVM on the latents of the finished networks, which stay as they are."""
+
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from lmfcn.algorithm.calibration import fit_sharpness, negative_log_likelihood
+from lmfcn.algorithm.decision import Decision
+from lmfcn.algorithm.geometry import gamma_from_scale, latent_scale, rbf_kernel, squared_distances
+from lmfcn.algorithm.margin import Margin, fit_margin
+from lmfcn.algorithm.settings import Settings
+
+C_FACTORS = (1.0, 0.1, 10.0)
+GAMMA_FACTORS = (1.0, 0.3, 0.1, 3.0)
+"""What cross-validation tries, as factors on the settings' own C and gamma; the settings themselves come first."""
+
+ALWAYS = -1
+"""The fold of images that are in every training part."""
+
+
+@dataclass(frozen=True)
+class FinalSVM:
+    """The decision of a finished model.
+
+    Attributes
+    ----------
+    decision : Decision
+    support : Tensor (n_support,)
+        Rows of its support vectors, ascending.
+    C : float
+        The price that was chosen; gamma is in the decision.
+    held_out : Tensor (m,)
+        Rows that were scored by SVMs that had not learnt from them.
+    held_out_scores : Tensor (m, n_scores)
+    """
+
+    decision: Decision
+    support: Tensor
+    C: float
+    held_out: Tensor
+    held_out_scores: Tensor
+
+
+def fit_final_svm(
+    latents: Tensor, labels: Tensor, folds: Tensor, settings: Settings, weights: Tensor | None = None
+) -> FinalSVM:
+    """Fit the SVM on all latents, after cross-validation that scores every image of a fold.
+
+    Parameters
+    ----------
+    latents : Tensor (n, phi)
+        As the networks give them.
+    labels : Tensor (n,)
+        Classes 0, 1, ...
+    folds : Tensor (n,)
+        The fold of every image, or ALWAYS; every class must be left when a fold is taken away. With training
+        images in every part and validation images in the folds, an SVM is judged by images that the networks
+        have not seen.
+    settings : Settings
+        With `refit`, the C and gamma under which the held-out classes are most likely; else its own.
+    weights : Tensor (n,), optional
+        Factor on C for each image.
+    """
+    scale = latent_scale(latents, standardize=settings.standardize)
+    latents = scale.apply(latents)
+    squared = squared_distances(latents)
+    gamma = gamma_from_scale(latents, settings.gamma_factor) if settings.gamma == "scale" else settings.gamma
+    rule = _Rule(settings.C, gamma, settings.balanced, weights)
+    held_out = (folds != ALWAYS).nonzero()[:, 0]
+    scores = squared.new_empty(0)
+    if len(held_out):
+        rule, scores = _choose(rule, squared, labels, folds, several=settings.refit)
+    margin = rule.fit(rbf_kernel(squared, rule.gamma), labels)
+    decision = Decision(scale, rule.gamma, latents[margin.support], margin.coefficients, margin.intercepts)
+    return FinalSVM(decision, margin.support, rule.C, held_out, scores)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """How to fit an SVM on a kernel of this gamma."""
+
+    C: float
+    gamma: float
+    balanced: bool
+    weights: Tensor | None
+
+    def fit(self, kernel: Tensor, labels: Tensor, part: Tensor | None = None) -> Margin:
+        """Fit on a whole kernel, or on the images that `part` lists."""
+        weights = self.weights
+        if part is not None:
+            kernel, labels = kernel[part][:, part], labels[part]
+            weights = None if weights is None else weights[part]
+        return fit_margin(kernel, labels, self.C, balanced=self.balanced, weights=weights)
+
+
+def _choose(first: _Rule, squared: Tensor, labels: Tensor, folds: Tensor, *, several: bool) -> tuple[_Rule, Tensor]:
+    """Return the rule with the likeliest held-out scores, and those; the first one on a tie."""
+    best, best_surprise, best_scores = first, float("inf"), squared.new_empty(0)
+    held_out = folds != ALWAYS
+    for gamma_factor in GAMMA_FACTORS if several else (1.0,):
+        kernel = rbf_kernel(squared, first.gamma * gamma_factor)
+        for c_factor in C_FACTORS if several else (1.0,):
+            rule = replace(first, C=first.C * c_factor, gamma=first.gamma * gamma_factor)
+            scores = _held_out_scores(rule, kernel, labels, folds)[held_out]
+            sharpness = fit_sharpness(scores, labels[held_out])
+            surprise = negative_log_likelihood(scores, labels[held_out], sharpness)
+            if surprise < best_surprise:
+                best, best_surprise, best_scores = rule, surprise, scores
+    return best, best_scores
+
+
+def _held_out_scores(rule: _Rule, kernel: Tensor, labels: Tensor, folds: Tensor) -> Tensor:
+    """Return scores (n, n_scores), each from an SVM on the other folds; those of ALWAYS mean nothing."""
+    n_classes = int(labels.max()) + 1
+    scores = kernel.new_zeros(len(labels), 1 if n_classes == 2 else n_classes)
+    for fold in folds[folds != ALWAYS].unique().tolist():
+        mine, others = (folds == fold).nonzero()[:, 0], (folds != fold).nonzero()[:, 0]
+        margin = rule.fit(kernel, labels, others)
+        scores[mine] = kernel[mine][:, others[margin.support]] @ margin.coefficients + margin.intercepts
+    return scores

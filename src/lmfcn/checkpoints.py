@@ -1,0 +1,100 @@
+"""A folder from which an interrupted training goes on as if nothing had happened."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lmfcn.algorithm.checkpoint import restore_training, training_state
+from lmfcn.algorithm.training import Training
+from lmfcn.files import write_text
+from lmfcn.tensor_files import read_tensors, write_tensors
+
+KIND = "lmfcn checkpoint"
+VERSION = 1
+_IDENTITY = "run.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The file of one network's training."""
+
+    path: Path
+
+    def save(self, training: Training) -> None:
+        """Replace the file by the present state."""
+        tensors, values = training_state(training)
+        write_tensors(self.path, KIND, VERSION, values, tensors)
+
+    def restore(self, training: Training) -> None:
+        """Bring a new training to the state of the file, if there is one."""
+        if self.path.exists():
+            values, tensors = read_tensors(self.path, KIND, VERSION)
+            restore_training(training, tensors, values)
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The folder of one fit: who it belongs to, and a file for each network."""
+
+    folder: Path
+
+    @classmethod
+    def open(cls, folder: str | Path) -> "Checkpoints":
+        """Make the folder if it is missing, and remove what a killed process left unfinished."""
+        folder = Path(folder)
+        if folder.exists() and not folder.is_dir():
+            raise ValueError(f"checkpoint_dir must be a folder, but {folder} is a file.")
+        folder.mkdir(parents=True, exist_ok=True)
+        for unfinished in folder.glob("*.part"):
+            unfinished.unlink(missing_ok=True)
+        return cls(folder)
+
+    def seed(self) -> int | None:
+        """Return the seed of the run that the folder holds, if it holds one."""
+        return self._identity().get("seed")
+
+    def claim(self, identity: Mapping[str, Any]) -> None:
+        """Make the folder this run's, or refuse if it is another one's.
+
+        Parameters
+        ----------
+        identity : mapping
+            What must be the same for a run to go on: the data, the parameters, the versions, the seed.
+        """
+        there, here = self._identity(), json.loads(json.dumps(identity))
+        if not there:
+            write_text(self.folder / _IDENTITY, json.dumps(here, indent=2, sort_keys=True) + "\n")
+            return
+        differences = list(_differences(there, here))
+        if differences:
+            raise ValueError(
+                f"The checkpoints in {self.folder} belong to another run: {'; '.join(differences[:5])}."
+                " Use what they were made with, another checkpoint_dir, or delete the folder to start anew."
+            )
+
+    def of(self, number: int) -> Checkpoint:
+        """Return the checkpoint of one network."""
+        return Checkpoint(self.folder / f"network-{number}.safetensors")
+
+    def _identity(self) -> dict[str, Any]:
+        path = self.folder / _IDENTITY
+        if not path.exists():
+            return {}
+        try:
+            identity = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{path} is damaged; delete {self.folder} to start anew.") from error
+        if not isinstance(identity, dict):
+            raise ValueError(f"{path} is damaged; delete {self.folder} to start anew.")
+        return identity
+
+
+def _differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> Any:
+    for name in sorted({*there, *here}):
+        before, now = there.get(name), here.get(name)
+        if isinstance(before, dict) and isinstance(now, dict):
+            yield from _differences(before, now, f"{name} ")
+        elif before != now:
+            yield f"{prefix}{name} was {before!r} and is {now!r}"

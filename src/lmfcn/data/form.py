@@ -1,0 +1,65 @@
+"""The form in which a model takes images: what must agree with its training, and what is done to get there."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lmfcn.data.arrays import check_like_training
+from lmfcn.data.collections import ImageCollection
+from lmfcn.data.framing import AS_IT_IS, Frame
+from lmfcn.data.loading import LoadedImages, form_of, load_images
+from lmfcn.data.rows import RowShape, images_of_rows
+from lmfcn.data.sources import TABLE_SUFFIXES, open_collection
+
+
+@dataclass(frozen=True)
+class ImageForm:
+    """What every image of a model looks like when it reaches the network.
+
+    Attributes
+    ----------
+    channels : int
+    pixels : "uint8", "uint16" or "float"
+    frame : Frame
+        Colour and size that files are brought to.
+    row_shape : tuple of int, optional
+        Height, width and perhaps channels of images that come as rows of a table.
+    """
+
+    channels: int
+    pixels: str
+    frame: Frame = AS_IT_IS
+    row_shape: RowShape | None = None
+
+    def load(self, X: Any, *, verbose: bool = False) -> LoadedImages:
+        """Return checked images from an array, a collection, or paths, brought to this form where they are files."""
+        images = load_any(X, self.frame, self.row_shape, verbose=verbose)
+        check_like_training(form_of(images), self.channels, self.pixels)
+        return images
+
+
+def load_any(
+    X: Any, frame: Frame = AS_IT_IS, row_shape: RowShape | None = None, *, verbose: bool = False
+) -> LoadedImages:
+    """Return checked images from rows, an array, a collection, or whatever `as_collection` understands.
+
+    A collection that has a frame of its own keeps it.
+    """
+    if row_shape is not None and isinstance(X, np.ndarray) and X.ndim == 2:
+        return images_of_rows(X, row_shape)
+    X = as_collection(X)
+    if isinstance(X, ImageCollection) and X.is_whole and X.frame == AS_IT_IS:
+        X = X.framed(frame)
+    return load_images(X, verbose=verbose)
+
+
+def as_collection(X: Any) -> Any:
+    """Return the collection that a path or a list of paths of images stands for; anything else as it is."""
+    if isinstance(X, str | Path):
+        is_image = Path(X).is_file() and Path(X).suffix.lower() not in TABLE_SUFFIXES
+        return ImageCollection([X]) if is_image else open_collection(X)
+    if isinstance(X, list | tuple) and X and all(isinstance(path, str | Path) for path in X):
+        return ImageCollection(X)
+    return X

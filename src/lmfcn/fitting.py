@@ -1,0 +1,247 @@
+"""From checked data to a fitted model: train the networks, fit the last SVM, calibrate."""
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import partial
+
+import joblib
+import numpy as np
+import torch
+from torch import Tensor
+
+from lmfcn.algorithm.calibration import calibrate
+from lmfcn.algorithm.encode import encode
+from lmfcn.algorithm.errors import TrainingWarning
+from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, fit_final_svm
+from lmfcn.algorithm.history import EpochRecord
+from lmfcn.algorithm.latent_space import LatentSpace
+from lmfcn.algorithm.network import TextureFCN
+from lmfcn.algorithm.one_vs_all import one_against_all, train_side_by_side
+from lmfcn.algorithm.settings import Settings
+from lmfcn.algorithm.training import Observer, Problem, Trained, Training
+from lmfcn.checkpoints import Checkpoints
+from lmfcn.data.splits import make_folds
+from lmfcn.data.training_data import LabelledImages, TrainingData
+from lmfcn.inference.model import Networks, TextureModel
+from lmfcn.progress import Advance, epoch_progress, progress_note
+
+N_FOLDS = 5
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to fit: everything that is decided before the first epoch.
+
+    Attributes
+    ----------
+    latent_dim, widths
+        The shape of each network.
+    settings : Settings
+    one_vs_all : bool
+        One network per class instead of one for all.
+    class_weights : array (n_classes,) or None
+        Factor on C for each class.
+    seed : int
+    device : torch.device
+    n_jobs : int or None
+    checkpoints : Checkpoints or None
+    observe : callable or None
+    verbose : bool
+    """
+
+    latent_dim: int
+    widths: tuple[int, ...]
+    settings: Settings
+    one_vs_all: bool
+    class_weights: np.ndarray | None
+    seed: int
+    device: torch.device
+    n_jobs: int | None
+    checkpoints: Checkpoints | None
+    observe: Observer | None
+    verbose: bool
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model and how it came about."""
+
+    model: TextureModel
+    trained: list[Trained]
+    support: np.ndarray
+    final: FinalSVM
+
+
+def fit_model(data: TrainingData, plan: Plan) -> Fitted:
+    """Train as the plan says and put the model together."""
+    trained = _train(data, plan)
+    members = [result.kept.network for result in trained]
+    final, rows = _final_svm(data, plan, Networks(members), trained)
+    calibration = calibrate(final.held_out_scores, rows.labels[final.held_out], held_out=data.validation is not None)
+    model = TextureModel(members, final.decision, calibration, data.classes, data.form)
+    _report_unsupported(data.classes, rows.labels[final.support])
+    return Fitted(model, trained, rows.positions[final.support.cpu().numpy()], final)
+
+
+def _train(data: TrainingData, plan: Plan) -> list[Trained]:
+    problem = _problem(data, plan)
+    n_networks = len(data.classes) if plan.one_vs_all else 1
+    seeds = np.random.default_rng([plan.seed, 0]).integers(2**62, size=n_networks).tolist()
+    in_workers = n_networks > 1 and joblib.effective_n_jobs(plan.n_jobs) > 1
+    with epoch_progress("LMFCN", n_networks * (plan.settings.epochs + 1), visible=plan.verbose) as advance:
+        observe = None if in_workers else _observer(plan.observe, advance)
+        make = partial(_make_training, data.form.channels, replace(plan, observe=None), observe)
+        if not plan.one_vs_all:
+            return [_run_interruptible(make(problem, seeds[0], 0), plan)]
+        tasks = {
+            f"Class {label!r} against all others": partial(
+                make, one_against_all(problem, number), seeds[number], number
+            )
+            for number, label in enumerate(data.classes.tolist())
+        }
+
+        def finished(trained: Trained) -> None:
+            for record in trained.history if in_workers else ():
+                advance(progress_note(record.validation_balanced_accuracy, record.n_support))
+
+        try:
+            return train_side_by_side(tasks, plan.n_jobs, finished)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(_how_to_go_on(plan))
+            raise
+
+
+def _make_training(
+    channels: int, plan: Plan, observe: Observer | None, problem: Problem, seed: int, number: int
+) -> Training:
+    """Return the training of one network, at its start or where its checkpoint ends."""
+    checkpoint = None if plan.checkpoints is None else plan.checkpoints.of(number)
+    generator = torch.Generator().manual_seed(seed)
+    network = TextureFCN(channels, plan.latent_dim, plan.widths, generator=generator).to(plan.device)
+    save = None if checkpoint is None else checkpoint.save
+    training = Training(network, problem, plan.settings, generator, observe, save)
+    if checkpoint is not None:
+        checkpoint.restore(training)
+    return training
+
+
+def _run_interruptible(training: Training, plan: Plan) -> Trained:
+    """Run one training; when the user stops it, keep the best epoch so far."""
+    try:
+        return training.run()
+    except KeyboardInterrupt:
+        if len(training.history) == 0:
+            raise
+        done, kept = training.history[-1].epoch, training.kept.epoch
+        warnings.warn(
+            f"Interrupted after epoch {done}; the best one so far, epoch {kept}, is kept. {_how_to_go_on(plan)}",
+            TrainingWarning,
+            stacklevel=4,
+        )
+        return Trained(training.kept, training.history)
+
+
+def _how_to_go_on(plan: Plan) -> str:
+    if plan.checkpoints is None:
+        return "Give checkpoint_dir to be able to go on after an interruption."
+    return (
+        f"To go on, call fit again with the same data, parameters and checkpoint_dir={str(plan.checkpoints.folder)!r}."
+    )
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Images as the last SVM sees them."""
+
+    latents: Tensor
+    labels: Tensor
+    positions: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def _final_svm(data: TrainingData, plan: Plan, networks: Networks, trained: list[Trained]) -> tuple[FinalSVM, _Rows]:
+    """Return the last SVM, and the images that its rows stand for.
+
+    Its held-out scores are always those of validation images, if there are any.
+    """
+    random = np.random.default_rng([plan.seed, 1])
+    train = _encoded(networks, data.train, plan)
+    if data.validation is None:
+        folds = make_folds(data.train.numbers, N_FOLDS, random, data.train.groups)
+        return _fit(train, _leaving_every_class(folds, data.train.numbers), plan), train
+    validation = _encoded(networks, data.validation, plan)
+    rows = _Rows(
+        torch.cat([train.latents, validation.latents]),
+        torch.cat([train.labels, validation.labels]),
+        np.concatenate([train.positions, validation.positions]),
+    )
+    if plan.settings.refit:
+        folds = make_folds(data.validation.numbers, N_FOLDS, random, data.validation.groups)
+        return _fit(rows, np.concatenate([np.full(len(train), ALWAYS), folds]), plan), rows
+    kept, settings = trained[0].kept, plan.settings
+    decision, support = kept.decision, kept.support
+    if plan.one_vs_all:
+        plain = _fit(train, np.full(len(train), ALWAYS), plan)
+        decision, support = plain.decision, plain.support
+    held_out = torch.arange(len(train), len(rows), device=plan.device)
+    return FinalSVM(decision, support, settings.C, held_out, decision.scores(validation.latents)), rows
+
+
+def _encoded(networks: Networks, data: LabelledImages, plan: Plan) -> _Rows:
+    latents = encode(networks, data.images, plan.device)
+    return _Rows(latents, torch.from_numpy(data.numbers).to(plan.device), data.positions)
+
+
+def _fit(rows: _Rows, folds: np.ndarray, plan: Plan) -> FinalSVM:
+    weights = _image_weights(plan, rows.labels)
+    return fit_final_svm(rows.latents, rows.labels, torch.from_numpy(folds).to(plan.device), plan.settings, weights)
+
+
+def _leaving_every_class(folds: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Return folds of which each can be taken away: a class that lies in one fold alone stays in every part."""
+    folds = folds.copy()
+    for number in np.unique(numbers):
+        members = numbers == number
+        if len(np.unique(folds[members])) == 1:
+            folds[members] = ALWAYS
+    return folds
+
+
+def _problem(data: TrainingData, plan: Plan) -> Problem:
+    train, validation = data.train, data.validation
+    labels = torch.from_numpy(train.numbers).to(plan.device)
+    return Problem(
+        train.images,
+        labels,
+        None if validation is None else validation.images,
+        None if validation is None else torch.from_numpy(validation.numbers).to(plan.device),
+        _image_weights(plan, labels),
+    )
+
+
+def _image_weights(plan: Plan, labels: Tensor) -> Tensor | None:
+    if plan.class_weights is None:
+        return None
+    return torch.from_numpy(plan.class_weights).to(labels.device)[labels]
+
+
+def _observer(observe: Observer | None, advance: Advance) -> Observer:
+    def watch(record: EpochRecord, space: LatentSpace) -> None:
+        advance(progress_note(record.validation_balanced_accuracy, record.n_support))
+        if observe is not None:
+            observe(record, space)
+
+    return watch
+
+
+def _report_unsupported(classes: np.ndarray, supported: Tensor) -> None:
+    missing = sorted(set(range(len(classes))) - set(supported.tolist()))
+    if missing:
+        warnings.warn(
+            f"No support vector belongs to {classes[missing].tolist()}: the decision never speaks for these classes;"
+            " try a larger C or class_weight='balanced'.",
+            TrainingWarning,
+            stacklevel=4,
+        )

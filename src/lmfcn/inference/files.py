@@ -1,0 +1,193 @@
+"""A model as one file, and back: safetensors with JSON, never pickle."""
+
+import math
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lmfcn.algorithm.calibration import Calibration
+from lmfcn.algorithm.decision import Decision
+from lmfcn.algorithm.network import TextureFCN
+from lmfcn.data.form import ImageForm
+from lmfcn.data.framing import Frame
+from lmfcn.inference.model import TextureModel
+from lmfcn.tensor_files import FileError, read_tensors, write_tensors
+
+KIND = "lmfcn model"
+VERSION = 1
+_LARGEST_COUNT = 10**6
+_LABEL_TYPES: dict[str, tuple[type, ...]] = {"i": (int,), "u": (int,), "f": (float,), "b": (bool,), "U": (str,)}
+
+
+def save(model: TextureModel, path: str | Path) -> None:
+    """Write a model to a file, whole or not at all: weights, support vectors' latents, and how it came about."""
+    networks = model.networks.networks
+    first = networks[0]
+    values = {
+        "networks": {
+            "count": len(networks),
+            "in_channels": first.in_channels,
+            "latent_dim": first.latent_dim,
+            "widths": list(first.widths),
+        },
+        "gamma": model.gamma,
+        "classes": _describe_classes(model.classes),
+        "form": asdict(model.form),
+        "calibration": {name: getattr(model.calibration, name) for name in ("sharpness", "error", "held_out")},
+        "record": model.record,
+    }
+    tensors = {f"decision.{name}": tensor for name, tensor in model.decision.tensors().items()}
+    tensors["calibration.true_probabilities"] = model.calibration.true_probabilities
+    for number, network in enumerate(networks):
+        tensors |= {f"network-{number}.{name}": tensor for name, tensor in network.state_dict().items()}
+    write_tensors(path, KIND, VERSION, values, tensors)
+
+
+def load(path: str | Path) -> TextureModel:
+    """Read a model from a file that `save` wrote.
+
+    Nothing in the file is executed. It is refused, with a reason, if it is truncated, changed, not a model, or made by
+    a newer version of the format.
+
+    Parameters
+    ----------
+    path : path of a file, usually ending in .lmfcn
+
+    Raises
+    ------
+    FileNotFoundError
+    lmfcn.tensor_files.FileError
+    """
+    values, tensors = read_tensors(path, KIND, VERSION)
+    try:
+        return _build(values, tensors)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise FileError(f"{path} is not a sound model: {reason.splitlines()[0]}.") from error
+
+
+def _build(values: dict[str, Any], tensors: dict[str, Tensor]) -> TextureModel:
+    classes = _read_classes(values["classes"])
+    calibration = Calibration(
+        sharpness=_number("sharpness", values["calibration"]["sharpness"]),
+        true_probabilities=tensors.pop("calibration.true_probabilities"),
+        error=_number("calibration error", values["calibration"]["error"], zero=True),
+        held_out=bool(values["calibration"]["held_out"]),
+    )
+    parts = {
+        name.removeprefix("decision."): tensors.pop(name) for name in list(tensors) if name.startswith("decision.")
+    }
+    form = _read_form(values["form"])
+    networks = _read_networks(values["networks"], tensors)
+    latent_dim = sum(network.latent_dim for network in networks)
+    n_scores = 1 if len(classes) == 2 else len(classes)
+    _check_decision(parts, latent_dim, n_scores)
+    if networks[0].in_channels != form.channels:
+        raise ValueError(f"its networks take {networks[0].in_channels} channels, its images have {form.channels}")
+    decision = Decision.of_tensors(parts, _number("gamma", values["gamma"]), torch.device("cpu"))
+    return TextureModel(networks, decision, calibration, classes, form, dict(values["record"]))
+
+
+def _read_networks(shape: dict[str, Any], tensors: dict[str, Tensor]) -> list[TextureFCN]:
+    in_channels, latent_dim = (_count(name, shape[name]) for name in ("in_channels", "latent_dim"))
+    widths = [_count("widths", width) for width in shape["widths"]]
+    expected = _weight_shapes(in_channels, latent_dim, widths)
+    networks = []
+    for number in range(_count("count", shape["count"])):
+        prefix = f"network-{number}."
+        weights = {name.removeprefix(prefix): tensors.pop(name) for name in list(tensors) if name.startswith(prefix)}
+        # Compared before anything is built, so that a lie about sizes cannot ask for memory.
+        if {name: tuple(weight.shape) for name, weight in weights.items()} != expected:
+            raise ValueError(f"the weights of network {number} do not have the shapes that it describes")
+        network = TextureFCN(in_channels, latent_dim, widths)
+        network.load_state_dict(weights)
+        if any(bool((buffer < 0).any()) for name, buffer in network.named_buffers() if name.endswith("running_var")):
+            raise ValueError(f"network {number} has a negative variance")
+        networks.append(network)
+    if tensors:
+        raise ValueError(f"it has tensors that do not belong there: {sorted(tensors)[:3]}")
+    return networks
+
+
+def _weight_shapes(in_channels: int, latent_dim: int, widths: list[int]) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every weight and statistic of such a network, without building it."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    sides = [in_channels, *widths, latent_dim]
+    for block, (inputs, outputs) in enumerate(pairwise(sides)):
+        shapes[f"features.{4 * block}.weight"] = (outputs, inputs, 3, 3)
+        for name in ("weight", "bias", "running_mean", "running_var"):
+            shapes[f"features.{4 * block + 1}.{name}"] = (outputs,)
+        shapes[f"features.{4 * block + 1}.num_batches_tracked"] = ()
+    return shapes
+
+
+def _check_decision(parts: dict[str, Tensor], latent_dim: int, n_scores: int) -> None:
+    n_support = len(parts["support_latents"]) if "support_latents" in parts else 0
+    expected = {
+        "mean": (latent_dim,),
+        "std": (latent_dim,),
+        "support_latents": (n_support, latent_dim),
+        "coefficients": (n_support, n_scores),
+        "intercepts": (n_scores,),
+    }
+    if {name: tuple(part.shape) for name, part in parts.items()} != expected or n_support == 0:
+        raise ValueError("the parts of its decision do not fit each other")
+    if bool((parts["std"] <= 0).any()):
+        raise ValueError("its latents have a standard deviation that is not positive")
+
+
+def _read_form(values: dict[str, Any]) -> ImageForm:
+    frame = dict(values["frame"])
+    frame["size"] = None if frame["size"] is None else tuple(_count("size", side) for side in frame["size"])
+    row_shape = values["row_shape"]
+    if values["pixels"] not in ("uint8", "uint16", "float"):
+        raise ValueError(f"it has pixels of an unknown kind, {values['pixels']!r:.20}")
+    if frame["color"] not in ("keep", "grey", "rgb") or frame["fit"] not in ("keep", "resize", "crop"):
+        raise ValueError("it asks for an unknown treatment of images")
+    return ImageForm(
+        channels=_count("channels", values["channels"]),
+        pixels=values["pixels"],
+        frame=Frame(**frame),
+        row_shape=None if row_shape is None else tuple(int(side) for side in row_shape),
+    )
+
+
+def _describe_classes(classes: np.ndarray) -> dict[str, Any]:
+    """Return labels as JSON can hold them, with the type that brings them back."""
+    labels = classes.tolist()
+    if classes.dtype == object and all(isinstance(label, str) for label in labels):
+        return {"type": "object", "labels": labels}
+    if classes.dtype.kind not in _LABEL_TYPES:
+        raise ValueError(
+            f"A model file can hold labels that are text or numbers, got {classes.dtype}; convert y before fit."
+        )
+    return {"type": classes.dtype.str, "labels": labels}
+
+
+def _read_classes(described: dict[str, Any]) -> np.ndarray:
+    kind, labels = described["type"], described["labels"]
+    dtype = np.dtype(object if kind == "object" else kind)
+    allowed = (str,) if kind == "object" else _LABEL_TYPES.get(dtype.kind, ())
+    if not isinstance(labels, list) or len(labels) < 2 or not all(type(label) in allowed for label in labels):
+        raise ValueError("its labels are not what they say they are")
+    if dtype.itemsize > _LARGEST_COUNT or len(set(labels)) != len(labels):
+        raise ValueError("its labels are not what they say they are")
+    return np.array(labels, dtype=dtype)
+
+
+def _count(name: str, value: Any) -> int:
+    if type(value) is not int or not 1 <= value <= _LARGEST_COUNT:
+        raise ValueError(f"{name} must be a whole number from 1 to {_LARGEST_COUNT}, but is {value!r:.40}")
+    return value
+
+
+def _number(name: str, value: Any, *, zero: bool = False) -> float:
+    sound = type(value) in (int, float) and math.isfinite(value) and (value > 0 or (zero and value == 0))
+    if not sound:
+        raise ValueError(f"{name} must be a positive number, but is {value!r:.40}")
+    return float(value)

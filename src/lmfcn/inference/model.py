@@ -1,0 +1,159 @@
+"""The fitted model: preprocessing, networks, RBF decision and calibration in one torch module."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lmfcn.algorithm.calibration import Calibration, least_probability, probabilities
+from lmfcn.algorithm.decision import Decision
+from lmfcn.algorithm.encode import encode, scale_pixels
+from lmfcn.algorithm.geometry import LatentScale
+from lmfcn.algorithm.network import TextureFCN
+from lmfcn.data.form import ImageForm
+
+
+class Networks(nn.Module):
+    """Several networks that look at the same images; their latents stand one behind the other."""
+
+    def __init__(self, networks: Sequence[TextureFCN]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(networks)
+
+    @property
+    def networks(self) -> list[TextureFCN]:
+        """The networks in the order of their latents."""
+        return list(self.members)  # type: ignore[arg-type]
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """Return latents (b, n_networks * latent_dim)."""
+        return torch.cat([network(batch) for network in self.members], dim=1)
+
+
+class TextureModel(nn.Module):
+    """A fitted model that needs nothing but itself.
+
+    `LMFCNClassifier` predicts through the one in its `model_`; `lmfcn.load` reads one from a file.
+
+    Parameters
+    ----------
+    networks : sequence of TextureFCN
+        One, or one per class.
+    decision : Decision
+        The RBF SVM on their latents.
+    calibration : Calibration
+    classes : array (n_classes,)
+        Labels in the order of the class numbers.
+    form : ImageForm
+        What images must look like.
+    record : dict, optional
+        What else should stay with the model, as JSON can hold it: parameters, history, versions.
+    """
+
+    mean: Tensor
+    std: Tensor
+    support_latents: Tensor
+    coefficients: Tensor
+    intercepts: Tensor
+
+    def __init__(
+        self,
+        networks: Sequence[TextureFCN],
+        decision: Decision,
+        calibration: Calibration,
+        classes: np.ndarray,
+        form: ImageForm,
+        record: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.networks = Networks(networks)
+        self.register_buffer("mean", decision.scale.mean)
+        self.register_buffer("std", decision.scale.std)
+        self.register_buffer("support_latents", decision.support_latents)
+        self.register_buffer("coefficients", decision.coefficients)
+        self.register_buffer("intercepts", decision.intercepts)
+        self.gamma = decision.gamma
+        self.calibration = calibration
+        self.classes = classes
+        self.form = form
+        self.record = record if record is not None else {}
+        self.eval()
+
+    def extra_repr(self) -> str:
+        """Say what the model tells apart, for `print(model)`."""
+        return f"classes={self.classes.tolist()}, n_support={len(self.support_latents)}, gamma={self.gamma:.4g}"
+
+    @property
+    def decision(self) -> Decision:
+        """The RBF decision on the latents."""
+        scale = LatentScale(self.mean, self.std)
+        return Decision(scale, self.gamma, self.support_latents, self.coefficients, self.intercepts)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes; move it with `model.to("cuda")`."""
+        return self.mean.device
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return scores (b, n_scores) of images (b, h, w, c) as they come: uint8, uint16 or float."""
+        return self.decision.scores(self.networks(scale_pixels(images)))
+
+    def latents(self, X: Any) -> Tensor:
+        """Return the networks' latents (n, phi) of checked images, batch by batch."""
+        return encode(self.networks, self.form.load(X), self.device)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the latents (n, phi) in the space in which the kernel measures."""
+        return self.decision.scale.apply(self.latents(X)).cpu().numpy()
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the score (n,) for the second of two classes, or those (n, n_classes) for each of several."""
+        scores = self._scores(X).cpu().numpy()
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return calibrated probabilities (n, n_classes)."""
+        return self._probabilities(X)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most probable label (n,) of every image."""
+        return self.classes[self._probabilities(X).argmax(axis=1)]
+
+    def predict_set(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """Return for every image which classes (n, n_classes) cannot be ruled out.
+
+        Parameters
+        ----------
+        X : images
+        coverage : float
+            The share of images whose true class shall be in their set (split-conformal prediction: the promise holds
+            on average over images of the same kind as the validation images).
+        """
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}.")
+        if not self.calibration.held_out:
+            raise ValueError(
+                "Prediction sets need validation images, but the model was fitted without any;"
+                " fit it with validation_fraction above 0 or with validation=."
+            )
+        predicted = self._probabilities(X)
+        sets = predicted >= least_probability(self.calibration.true_probabilities, coverage)
+        sets[np.arange(len(sets)), predicted.argmax(axis=1)] = True  # an empty set would help nobody
+        return sets
+
+    def predict_or_reject(self, X: Any, confidence: float = 0.9, rejected: Any = None) -> np.ndarray:
+        """Return labels (n,) where the probability is at least `confidence`, and `rejected` elsewhere."""
+        if not 0 <= confidence <= 1:
+            raise ValueError(f"confidence must be between 0 and 1, got {confidence!r}.")
+        predicted = self._probabilities(X)
+        labels = self.classes[predicted.argmax(axis=1)].astype(object)
+        labels[predicted.max(axis=1) < confidence] = rejected
+        return labels
+
+    def _scores(self, X: Any) -> Tensor:
+        return self.decision.scores(self.latents(X))
+
+    def _probabilities(self, X: Any) -> np.ndarray:
+        return probabilities(self._scores(X), self.calibration.sharpness).cpu().numpy()
