@@ -312,6 +312,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = self.image_shape is not None
         tags.input_tags.three_d_array = self.image_shape is None
+        tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
     @property

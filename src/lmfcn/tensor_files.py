@@ -16,6 +16,7 @@ from lmfcn.files import write_bytes
 LARGEST_HEADER = 2**26
 """Bytes; a real header holds names, shapes and a history, which are thousands of times less."""
 
+_ENTRY = "lmfcn"
 _DTYPES = (torch.float32, torch.float64, torch.int64, torch.uint8)
 
 
@@ -40,9 +41,10 @@ def write_tensors(
     tensors : dict of Tensor
     """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    text = json.dumps(values, allow_nan=False, sort_keys=True)
-    metadata = {"kind": kind, "version": str(version), "values": text, "digest": _digest(kind, version, text, tensors)}
-    write_bytes(path, safetensors.torch.save(tensors, metadata))
+    described = {"kind": kind, "version": version, "values": values}
+    described["digest"] = _digest(described, tensors)
+    # One entry: safetensors writes several in any order, and the same content should make the same bytes.
+    write_bytes(path, safetensors.torch.save(tensors, {_ENTRY: _dump(described)}))
 
 
 def read_tensors(path: str | Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -54,40 +56,39 @@ def read_tensors(path: str | Path, kind: str, version: int) -> tuple[dict[str, A
         For a file that is truncated, changed, of another kind, or written by a newer version.
     """
     content = Path(path).read_bytes()
-    metadata = _metadata(path, content)
-    if metadata.get("kind") != kind:
-        raise FileError(f"{path} is not a file of the kind {kind!r}; it says {metadata.get('kind')!r}.")
-    found = metadata.get("version", "")
-    if not found.isascii() or not found.isdigit() or not 1 <= int(found[:9]) <= version:
+    described = _described(path, content)
+    if described.get("kind") != kind:
+        raise FileError(f"{path} is not a file of the kind {kind!r}; it says {described.get('kind')!r:.40}.")
+    found = described.get("version")
+    if type(found) is not int or not 1 <= found <= version:
         raise FileError(
-            f"{path} has format version {found[:20]!r}, but this version of lmfcn reads up to {version}; update lmfcn."
+            f"{path} has format version {found!r:.20}, but this version of lmfcn reads up to {version}; update lmfcn."
         )
     try:
         tensors = safetensors.torch.load(content)
     except (safetensors.SafetensorError, ValueError, KeyError) as error:
         raise FileError(f"{path} is damaged: {_short(error)}. Get a fresh copy.") from error
-    text = metadata.get("values", "")
-    if metadata.get("digest") != _digest(kind, int(found), text, tensors):
+    if described.pop("digest", None) != _digest(described, tensors):
         raise FileError(f"{path} was changed after it was written: its checksum does not fit. Get a fresh copy.")
     _check_numbers(path, tensors)
-    return _parse(path, text), tensors
+    return described["values"], tensors
 
 
-def _metadata(path: str | Path, content: bytes) -> dict[str, str]:
-    """Return the header's own part, before any tensor is looked at."""
+def _described(path: str | Path, content: bytes) -> dict[str, Any]:
+    """Return our own entry of the header, before any tensor is looked at."""
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > LARGEST_HEADER:
         raise FileError(f"{path} is not in the safetensors format, or is truncated ({len(content)} bytes).")
     if len(content) < 8 + length:
         raise FileError(f"{path} is truncated: {len(content)} bytes, but its header alone has {8 + length}.")
     header = _parse(path, content[8 : 8 + length])
-    metadata = header.get("__metadata__", {})
-    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
-        raise FileError(f"{path} has a header that is not understood.")
-    end = max((_end(path, entry) for name, entry in header.items() if name != "__metadata__"), default=0)
+    metadata = header.pop("__metadata__", {})
+    end = max((_end(path, entry) for entry in header.values()), default=0)
     if len(content) != 8 + length + end:
         raise FileError(f"{path} is truncated or has a tail: {len(content)} bytes instead of {8 + length + end}.")
-    return metadata
+    if not isinstance(metadata, dict) or not isinstance(metadata.get(_ENTRY, "{}"), str):
+        raise FileError(f"{path} has a header that is not understood.")
+    return _parse(path, metadata.get(_ENTRY, "{}"))
 
 
 def _end(path: str | Path, entry: Any) -> int:
@@ -115,14 +116,18 @@ def _check_numbers(path: str | Path, tensors: dict[str, Tensor]) -> None:
             raise FileError(f"{path}: {name} holds NaN or infinite numbers.")
 
 
-def _digest(kind: str, version: int, text: str, tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256(json.dumps([kind, version, text]).encode())
+def _digest(described: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256(_dump(described).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
         if math.prod(tensor.shape):
             digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
+
+
+def _dump(described: dict[str, Any]) -> str:
+    return json.dumps(described, allow_nan=False, sort_keys=True)
 
 
 def _short(error: BaseException) -> str:

@@ -52,14 +52,14 @@ def probabilities(scores: Tensor, sharpness: float) -> Tensor:
 def fit_sharpness(scores: Tensor, labels: Tensor) -> float:
     """Return the factor under which the classes (m,) are most likely.
 
-    The targets are smoothed as if every class had been seen once more (Platt's correction, for any number of
-    classes): without it, a set on which all is right would ask for an infinite factor. The likelihood is
-    concave in the factor, so its slope is halved down to zero.
+    The targets are smoothed as if one more image had been right and one wrong (Platt's correction, for any
+    number of classes): without it, a set on which all is right would ask for an infinite factor. The likelihood
+    is concave in the factor, so the place where its slope is zero is found by halving.
     """
     logits, n_images = _logits(scores.double()), len(labels)
     n_classes = logits.shape[1]
-    targets = torch.full_like(logits, 1 / (n_images + n_classes))
-    targets.scatter_(1, labels[:, None], (n_images + 1) / (n_images + n_classes))
+    targets = torch.full_like(logits, 1 / (n_images + 2) / (n_classes - 1))
+    targets.scatter_(1, labels[:, None], (n_images + 1) / (n_images + 2))
     low, high = math.log(1 / _SHARPEST), math.log(_SHARPEST)
     for _ in range(_N_HALVINGS):
         middle = (low + high) / 2

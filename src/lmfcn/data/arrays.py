@@ -84,7 +84,9 @@ def check_labels(y: Any, n_images: int) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError("y must not hold NaN or infinite labels; remove those images or label them.")
     classes, numbers = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
-        raise ValueError(f"y must hold at least two classes, got {len(classes)}: {classes.tolist()}.")
+        raise ValueError(
+            f"y must hold at least two classes, got {_count(len(classes), 'class', 'classes')}: {classes.tolist()}."
+        )
     return classes, numbers
 
 
@@ -148,5 +150,5 @@ def _check_finite(images: np.ndarray) -> None:
             )
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str, plural: str | None = None) -> str:
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"

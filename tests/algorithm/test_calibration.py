@@ -1,0 +1,140 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+
+from lmfcn.algorithm.calibration import (
+    calibrate,
+    expected_calibration_error,
+    fit_sharpness,
+    least_probability,
+    negative_log_likelihood,
+    probabilities,
+)
+
+
+def drawn(n: int, n_scores: int, seed: int = 0, truth: float = 1.7) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scores, and classes that follow their softmax under a known factor."""
+    random = np.random.default_rng(seed)
+    scores = torch.from_numpy(random.normal(size=(n, n_scores), scale=2))
+    cumulated = probabilities(scores, truth).cumsum(dim=1)
+    return scores, (torch.from_numpy(random.random((n, 1))) > cumulated).sum(dim=1)
+
+
+def test_probabilities_by_hand():
+    two = probabilities(torch.tensor([[0.0], [math.log(3)]]), 1.0)
+    assert two.tolist() == [pytest.approx([0.5, 0.5]), pytest.approx([0.25, 0.75])]
+    three = probabilities(torch.tensor([[0.0, math.log(2), 0.0]]), 2.0)
+    assert three.tolist() == [pytest.approx([1 / 6, 4 / 6, 1 / 6])]
+
+
+@pytest.mark.parametrize("n_scores", [1, 4])
+def test_the_true_factor_is_found(n_scores):
+    assert fit_sharpness(*drawn(20_000, n_scores)) == pytest.approx(1.7, rel=0.05)
+
+
+@pytest.mark.parametrize("n_scores", [1, 3])
+def test_the_factor_is_where_a_general_optimiser_finds_it(n_scores):
+    scores, labels = drawn(40, n_scores, seed=3)
+    n_classes = max(2, n_scores)
+
+    def surprise(log_factor):
+        logs = probabilities(scores, math.exp(log_factor)).log().numpy()
+        targets = np.full((40, n_classes), 1 / 42 / (n_classes - 1))
+        targets[np.arange(40), labels.numpy()] = 41 / 42
+        return -(targets * logs).sum()
+
+    best = minimize_scalar(surprise, bounds=(-5, 5), method="bounded", options={"xatol": 1e-9}).x
+    assert math.log(fit_sharpness(scores, labels)) == pytest.approx(best, abs=1e-5)
+
+
+def test_a_set_on_which_all_is_right_gets_a_finite_factor():
+    scores = torch.tensor([[-1.0], [1.0]] * 10)
+    labels = torch.tensor([0, 1] * 10)
+    # Twenty images, all right: the smoothed target is 21/22, so exp(a) = 21.
+    assert fit_sharpness(scores, labels) == pytest.approx(math.log(21), rel=1e-6)
+    more = fit_sharpness(scores.repeat(10, 1), labels.repeat(10))
+    assert more == pytest.approx(math.log(201), rel=1e-6)
+
+
+def test_scores_that_say_nothing_or_the_opposite_give_even_probabilities():
+    labels = torch.tensor([0, 1] * 10)
+    backwards = torch.tensor([[1.0], [-1.0]] * 10)
+    assert probabilities(backwards, fit_sharpness(backwards, labels))[:, 0].tolist() == pytest.approx(
+        [0.5] * 20, abs=1e-3
+    )
+    equal = torch.zeros(20, 1)
+    assert math.isfinite(fit_sharpness(equal, labels))
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3), min_size=1, max_size=5), st.floats(1e-3, 1e3))
+def test_the_order_of_scores_survives(rows, factor):
+    scores = torch.tensor(rows, dtype=torch.float64)
+    predicted = probabilities(scores, factor)
+    assert torch.allclose(predicted.sum(dim=1), torch.ones(len(rows), dtype=torch.float64))
+    best = predicted.argmax(dim=1, keepdim=True)
+    # Where two scores are equal to the last digit, either may come first.
+    assert (scores.gather(1, best) >= scores.max(dim=1, keepdim=True).values - 1e-12 / factor).all()
+
+
+def test_likelihood_by_hand():
+    scores = torch.tensor([[math.log(3)], [math.log(3)]])
+    expected = -(math.log(0.75) + math.log(0.25)) / 2
+    assert negative_log_likelihood(scores, torch.tensor([1, 0]), 1.0) == pytest.approx(expected)
+
+
+def test_calibration_error_by_hand():
+    # Bin 0.6-0.7: confidence 0.65 twice, one right: |1 - 1.3| = 0.3. Bin 0.9-1: 0.95 and 1, both right: |2 - 1.95| = 0.05.
+    predicted = torch.tensor([[0.65, 0.35], [0.65, 0.35], [0.05, 0.95], [0.0, 1.0]], dtype=torch.float64)
+    assert expected_calibration_error(torch.tensor([0, 1, 1, 1]), predicted) == pytest.approx(0.35 / 4)
+
+
+def test_calibrated_probabilities_are_right_as_often_as_they_say():
+    scores, labels = drawn(4000, 3)
+    calibration = calibrate(scores[:1000], labels[:1000], held_out=True)
+    fresh = probabilities(scores[1000:], calibration.sharpness)
+    assert calibration.error < 0.05
+    assert expected_calibration_error(labels[1000:], fresh) < 0.03
+    overconfident = probabilities(scores[1000:], 10 * calibration.sharpness)
+    assert expected_calibration_error(labels[1000:], overconfident) > 0.1
+
+
+def test_true_probabilities_are_sorted_and_belong_to_the_labels():
+    scores, labels = drawn(30, 3)
+    calibration = calibrate(scores, labels, held_out=True)
+    by_hand = sorted(probabilities(scores, calibration.sharpness)[range(30), labels].tolist())
+    assert calibration.true_probabilities.tolist() == by_hand
+
+
+def test_one_held_out_image_is_enough_to_go_on():
+    calibration = calibrate(torch.tensor([[2.0]]), torch.tensor([1]), held_out=True)
+    assert math.isfinite(calibration.sharpness)
+
+
+def test_least_probability_by_hand():
+    values = torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9], dtype=torch.float64)
+    # (9 + 1) * 0.9 = 9 exactly: the smallest of nine.
+    assert least_probability(values, 0.9) == pytest.approx(0.1)
+    assert least_probability(values, 0.8) == pytest.approx(0.2)
+    assert least_probability(values, 0.5) == pytest.approx(0.5)
+    assert least_probability(values, 0.91) == 0.0
+
+
+def test_promised_coverage_on_fresh_data():
+    promises, n_repeats, n_held_out = (0.5, 0.8, 0.9, 0.95), 120, 50
+    covered: dict[float, list[bool]] = {coverage: [] for coverage in promises}
+    for seed in range(n_repeats):
+        scores, labels = drawn(250, 4, seed=seed)
+        calibration = calibrate(scores[:n_held_out], labels[:n_held_out], held_out=True)
+        true = probabilities(scores[n_held_out:], calibration.sharpness).gather(1, labels[n_held_out:, None])
+        for coverage in promises:
+            covered[coverage] += (true >= least_probability(calibration.true_probabilities, coverage))[:, 0].tolist()
+    for coverage in promises:
+        # At least the promise and at most 1 / (m + 1) more, within three standard errors over the calibrations.
+        noise = 3 * math.sqrt(coverage * (1 - coverage) / n_held_out / n_repeats)
+        assert coverage - noise < np.mean(covered[coverage]) < coverage + 1 / (n_held_out + 1) + noise

@@ -1,0 +1,100 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+from lmfcn.algorithm.calibration import fit_sharpness, negative_log_likelihood
+from lmfcn.algorithm.final_svm import ALWAYS, C_FACTORS, GAMMA_FACTORS, fit_final_svm
+from lmfcn.algorithm.score import class_numbers
+from lmfcn.algorithm.settings import Settings
+
+
+def drawn(n: int = 60, n_classes: int = 3, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    random = np.random.default_rng(seed)
+    labels = np.arange(n) % n_classes
+    latents = random.normal(size=(n, 4)) + 1.5 * labels[:, None] * np.array([1, -1, 0, 0.5])
+    return torch.from_numpy(latents), torch.from_numpy(labels)
+
+
+def nobody(labels: torch.Tensor) -> torch.Tensor:
+    return torch.full_like(labels, ALWAYS)
+
+
+def test_without_folds_it_is_the_plain_svm_of_the_settings():
+    latents, labels = drawn(n_classes=2)
+    final = fit_final_svm(latents, labels, nobody(labels), Settings(C=3.0))
+    trusted = SVC(C=3.0, gamma="scale").fit(StandardScaler().fit_transform(latents), labels)
+    points = torch.from_numpy(np.random.default_rng(1).normal(size=(30, 4)))
+    expected = trusted.decision_function((points - latents.mean(0)) / latents.std(0, correction=0))
+    assert final.decision.scores(points)[:, 0].tolist() == pytest.approx(expected.tolist(), abs=1e-3)
+    assert final.C == 3.0
+    assert len(final.held_out) == len(final.held_out_scores) == 0
+    assert final.support.tolist() == sorted(trusted.support_.tolist())
+
+
+def slow_twin(latents, labels, folds, C, gamma):
+    """Scores of held-out images from one scikit-learn SVM per class and fold."""
+    held_out = np.flatnonzero(folds != ALWAYS)
+    scores = np.zeros((len(labels), labels.max() + 1))
+    for fold in set(folds[held_out]):
+        for number in range(labels.max() + 1):
+            svm = SVC(C=C, gamma=gamma).fit(latents[folds != fold], labels[folds != fold] == number)
+            scores[folds == fold, number] = svm.decision_function(latents[folds == fold])
+    return scores[held_out]
+
+
+def test_the_likeliest_candidate_is_chosen_and_its_scores_are_those_of_svms_that_never_saw_the_images():
+    latents, labels = drawn()
+    folds = torch.where(torch.arange(60) < 30, ALWAYS, torch.arange(60) // 3 % 5)
+    final = fit_final_svm(latents, labels, folds, Settings(C=2.0))
+    scaled = StandardScaler().fit_transform(latents)
+    candidates = {}
+    for gamma in (factor / 4 for factor in GAMMA_FACTORS):
+        for C in (2.0 * factor for factor in C_FACTORS):
+            scores = torch.from_numpy(slow_twin(scaled, labels.numpy(), folds.numpy(), C, gamma))
+            sharpness = fit_sharpness(scores, labels[30:])
+            candidates[C, gamma] = negative_log_likelihood(scores, labels[30:], sharpness), scores
+    best = min(candidates, key=lambda key: candidates[key][0])
+    assert (final.C, final.decision.gamma) == (best[0], pytest.approx(best[1]))
+    assert final.held_out.tolist() == list(range(30, 60))
+    assert final.held_out_scores.numpy() == pytest.approx(candidates[best][1].numpy(), abs=1e-3)
+
+
+def test_without_refit_the_settings_stand_but_folds_are_scored():
+    latents, labels = drawn()
+    folds = torch.arange(60) // 3 % 5
+    final = fit_final_svm(latents, labels, folds, Settings(C=2.0, refit=False, gamma=0.3))
+    assert (final.C, final.decision.gamma) == (2.0, 0.3)
+    assert final.held_out_scores.shape == (60, 3)
+
+
+def test_the_decision_learns_from_every_image():
+    latents, labels = drawn(seed=2)
+    folds = torch.where(torch.arange(60) < 30, ALWAYS, torch.arange(60) % 5)
+    final = fit_final_svm(latents, labels, folds, Settings())
+    assert (final.support >= 30).any()
+    assert (final.support < 30).any()
+    right = class_numbers(final.decision.scores(latents)) == labels
+    assert right.double().mean() > 0.7
+
+
+def test_weights_and_balance_reach_the_final_svm():
+    latents, labels = drawn(n_classes=2)
+    settings = Settings(C=0.1, refit=False)
+    plain = fit_final_svm(latents, labels, nobody(labels), settings)
+    weighted = fit_final_svm(latents, labels, nobody(labels), settings, weights=1.0 + 9.0 * labels)
+    assert plain.decision.coefficients.abs().max() <= 0.1 + 1e-9
+    assert weighted.decision.coefficients.abs().max() > 0.1
+    rare = (torch.arange(60) < 4).long()
+    balanced = fit_final_svm(latents, rare, nobody(rare), replace(settings, balanced=True))
+    assert balanced.decision.coefficients.max() > 0.1
+
+
+def test_coinciding_images_do_not_stop_it():
+    latents, labels = drawn(12, 2)
+    doubled = torch.cat([latents, latents])
+    final = fit_final_svm(doubled, labels.repeat(2), torch.arange(24) % 3, Settings())
+    assert bool(torch.isfinite(final.held_out_scores).all())

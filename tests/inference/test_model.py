@@ -1,0 +1,162 @@
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from lmfcn import LMFCNClassifier, load, make_gaussians
+from lmfcn.data.sources import open_collection
+
+
+def quick(**changes) -> LMFCNClassifier:
+    options = {"latent_dim": 4, "widths": (6, 8), "epochs": 2, "passes": 1, "random_state": 0, "device": "cpu"}
+    return LMFCNClassifier(**{**options, **changes})
+
+
+@pytest.fixture(scope="module")
+def three(textures):
+    images, labels = make_gaussians(30, 16, random_state=0, stds=(10, 60))
+    names = np.array(["coarse", "fine", "odd"])[np.where(np.arange(60) % 5 == 0, 2, labels)]
+    return images, names
+
+
+@pytest.fixture(scope="module", params=["two", "joint", "one-vs-all", "paper"])
+def fitted(request, textures, three):
+    options = {
+        "two": {},
+        "joint": {"strategy": "joint"},
+        "one-vs-all": {"strategy": "one-vs-all"},
+        "paper": {"preset": "paper"},
+    }
+    X, y = textures if request.param == "two" else three
+    return quick(**options[request.param]).fit(X, y), X, y
+
+
+def test_probabilities_sum_to_one_and_agree_with_predict(fitted):
+    classifier, X, _ = fitted
+    probabilities = classifier.predict_proba(X)
+    assert probabilities.sum(axis=1) == pytest.approx(np.ones(len(X)))
+    assert np.array_equal(classifier.classes_[probabilities.argmax(axis=1)], classifier.predict(X))
+    noise = np.random.default_rng(0).integers(0, 255, (500, 12, 12), dtype=np.uint8)
+    assert np.array_equal(
+        classifier.classes_[classifier.predict_proba(noise).argmax(axis=1)], classifier.predict(noise)
+    )
+
+
+def test_scores_agree_with_predict(fitted):
+    classifier, X, _ = fitted
+    scores = classifier.decision_function(X)
+    numbers = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+    assert np.array_equal(classifier.classes_[numbers], classifier.predict(X))
+
+
+def test_forward_takes_plain_tensors(fitted):
+    classifier, X, _ = fitted
+    with torch.no_grad():
+        scores = classifier.model_(torch.from_numpy(X[:5, ..., None].copy())).numpy()
+    expected = classifier.decision_function(X[:5])
+    assert scores == pytest.approx(expected.reshape(5, -1), abs=1e-5)
+
+
+def test_sets_grow_with_coverage_and_hold_the_prediction(fitted):
+    classifier, X, _ = fitted
+    narrow, wide = classifier.predict_set(X, 0.5), classifier.predict_set(X, 0.9)
+    numbers = np.searchsorted(classifier.classes_, classifier.predict(X))
+    assert narrow.dtype == bool
+    assert narrow.shape == (len(X), len(classifier.classes_))
+    assert narrow[np.arange(len(X)), numbers].all()
+    assert (wide >= narrow).all()
+    # Too few validation images for such a promise: nothing is ruled out.
+    assert classifier.predict_set(X, 0.999).all()
+
+
+@pytest.mark.parametrize("coverage", [0, 1, -1, 1.5, float("nan")])
+def test_bad_coverage(fitted, coverage):
+    with pytest.raises(ValueError, match="coverage must be between 0 and 1, got"):
+        fitted[0].predict_set(fitted[1], coverage)
+
+
+def test_doubtful_images_can_be_rejected(fitted):
+    classifier, X, _ = fitted
+    confidence = classifier.predict_proba(X).max(axis=1)
+    threshold = float(np.median(confidence))
+    labels = classifier.predict_or_reject(X, threshold, rejected="?")
+    assert np.array_equal(labels == "?", confidence < threshold)
+    accepted = confidence >= threshold
+    assert np.array_equal(labels[accepted], classifier.predict(X)[accepted])
+    assert not (classifier.predict_or_reject(X, 0.0) == None).any()  # noqa: E711
+    with pytest.raises(ValueError, match="confidence must be between 0 and 1"):
+        classifier.predict_or_reject(X, 2.0)
+
+
+def test_without_validation_images_there_are_no_sets(textures):
+    classifier = quick(validation_fraction=0).fit(*textures)
+    assert classifier.predict_proba(textures[0]).shape == (32, 2)
+    with pytest.raises(
+        ValueError, match="Prediction sets need validation images, but the model was fitted without any"
+    ):
+        classifier.predict_set(textures[0])
+
+
+@pytest.mark.slow
+def test_promised_coverage_and_calibration_on_fresh_images():
+    covered, sizes = [], []
+    for seed in range(12):
+        random = np.random.default_rng(seed)
+        train, validation, fresh = (make_gaussians(n, 16, random, stds=(30, 40)) for n in (30, 40, 200))
+        classifier = quick(random_state=seed, epochs=3, latent_dim=8).fit(*train, validation=validation)
+        sets = classifier.predict_set(fresh[0], 0.8)
+        covered.append(sets[np.arange(400), fresh[1]].mean())
+        sizes.append(sets.sum(axis=1).mean())
+    # The epoch was chosen on the validation images, which costs a little; three standard errors of twelve runs.
+    assert np.mean(covered) > 0.8 - 3 * np.std(covered) / np.sqrt(12) - 0.01
+    assert 1 <= np.mean(sizes) < 1.9
+
+
+def test_what_a_collection_went_through_is_done_to_files_at_prediction(tmp_path, random):
+    for number in range(16):
+        path = tmp_path / ("bright" if number % 2 else "dark") / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        pixels = random.integers(0, 100, (24, 20, 3)) + 100 * (number % 2)
+        Image.fromarray(pixels.astype(np.uint8)).save(path)
+    collection = open_collection(tmp_path, color="grey").resized(12)
+    model = quick().fit(collection).model_
+    assert (model.form.channels, model.form.frame.size) == (1, (12, 12))
+    expected = model.decision_function(collection)
+    assert np.array_equal(model.decision_function(open_collection(tmp_path)), expected)
+    assert np.array_equal(model.decision_function(str(tmp_path)), expected)
+    assert np.array_equal(model.decision_function(collection.paths), expected)
+    assert model.decision_function(collection.paths[0]) == pytest.approx(expected[:1], abs=1e-5)
+    # A collection that was framed on purpose is taken as it is.
+    assert not np.array_equal(model.decision_function(open_collection(tmp_path, color="grey").resized(20)), expected)
+
+
+def test_a_folder_is_enough_to_fit(tmp_path, random):
+    for number in range(12):
+        path = tmp_path / ("bright" if number % 2 else "dark") / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray((random.integers(0, 100, (12, 12)) + 100 * (number % 2)).astype(np.uint8)).save(path)
+    assert quick().fit(tmp_path).classes_.tolist() == ["bright", "dark"]
+
+
+def test_a_loaded_model_predicts_without_scikit_learn(textures, tmp_path):
+    classifier = quick().fit(*textures)
+    classifier.save(tmp_path / "model.lmfcn")
+    np.save(tmp_path / "images.npy", textures[0])
+    code = (
+        "import sys; sys.modules['sklearn'] = None\n"
+        "import numpy as np, lmfcn\n"
+        "model = lmfcn.load('model.lmfcn')\n"
+        "np.save('scores.npy', model.decision_function(np.load('images.npy')))\n"
+        "model.predict(np.load('images.npy')), model.predict_proba(np.load('images.npy'))\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    assert np.array_equal(np.load(tmp_path / "scores.npy"), classifier.decision_function(textures[0]))
+
+
+def test_images_unlike_those_of_the_training_are_refused(fitted, tmp_path):
+    fitted[0].save(tmp_path / "m")
+    with pytest.raises(ValueError, match="X has 3 channels, but the classifier was fitted on images with 1"):
+        load(tmp_path / "m").predict(np.zeros((1, 16, 16, 3), dtype=np.uint8))

@@ -1,0 +1,68 @@
+"""Train once undisturbed, and once in processes of which twenty in a row are killed; say how far each one got.
+
+A script of its own, because it forks: a process that has used several threads of torch must not.
+"""
+
+import json
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import torch._dynamo  # noqa: F401, which the first step of an optimiser would import, for seconds
+
+from lmfcn.classifier import LMFCNClassifier
+from lmfcn.data.synthetic import make_gaussians
+
+N_KILLS = 20
+
+
+def fit_and_save(folder: Path, strategy: str) -> None:
+    images, labels = make_gaussians(12, 16, random_state=0)
+    classifier = LMFCNClassifier(
+        latent_dim=4,
+        widths=(6, 8),
+        epochs=12,
+        passes=6,
+        strategy=strategy,
+        random_state=0,
+        device="cpu",
+        checkpoint_dir=folder / "checkpoints",
+    )
+    classifier.fit(images, np.where(np.arange(24) % 4 == 0, 2, labels)).save(folder / "model.lmfcn")
+
+
+def start(folder: Path, strategy: str) -> int:
+    process = os.fork()
+    if process == 0:
+        fit_and_save(folder, strategy)
+        os._exit(0)
+    return process
+
+
+def saved_bytes(folder: Path) -> int:
+    """How much the checkpoints hold; it grows with every record of the histories."""
+    return sum(path.stat().st_size for path in folder.glob("checkpoints/*.safetensors"))
+
+
+def main(folder: Path, strategy: str) -> None:
+    for name in ("whole", "killed"):
+        (folder / name).mkdir()
+    begin = time.perf_counter()
+    os.waitpid(start(folder / "whole", strategy), 0)
+    seconds = time.perf_counter() - begin
+    moments, progress, n_killed = random.Random(0), [], 0
+    for _ in range(N_KILLS):
+        process = start(folder / "killed", strategy)
+        time.sleep(moments.uniform(0.1, 1) * seconds / 6)
+        os.kill(process, signal.SIGKILL)
+        n_killed += os.WIFSIGNALED(os.waitpid(process, 0)[1])
+        progress.append(saved_bytes(folder / "killed"))
+    os.waitpid(start(folder / "killed", strategy), 0)
+    print(json.dumps({"n_killed": n_killed, "progress": progress, "seconds": seconds}))
+
+
+main(Path(sys.argv[1]), sys.argv[2])

@@ -1,0 +1,225 @@
+import json
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lmfcn import LMFCNClassifier, make_gaussians
+from lmfcn.algorithm.errors import TrainingWarning
+from lmfcn.checkpoints import Checkpoints
+from lmfcn.tensor_files import FileError
+
+
+def quick(**changes) -> LMFCNClassifier:
+    options = {"latent_dim": 4, "widths": (6, 8), "epochs": 3, "passes": 2, "random_state": 0, "device": "cpu"}
+    return LMFCNClassifier(**{**options, **changes})
+
+
+def three_classes():
+    images, labels = make_gaussians(12, 16, random_state=0)
+    return images, np.where(np.arange(24) % 4 == 0, 2, labels)
+
+
+def same(one: LMFCNClassifier, other: LMFCNClassifier) -> bool:
+    """Whether two fits ended at the same model and the same history, bit for bit."""
+
+    def told(classifier):
+        histories = classifier.history_ if isinstance(classifier.history_, list) else [classifier.history_]
+        records = [asdict(record) for history in histories for record in history]
+        return [{name: entry[name] for name in entry if not name.startswith("seconds")} for entry in records]
+
+    states = one.model_.state_dict(), other.model_.state_dict()
+    equal = all(np.array_equal(states[0][name], states[1][name]) for name in states[0])
+    return equal and states[0].keys() == states[1].keys() and told(one) == told(other)
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_after(n_calls: int):
+    """An observer that raises in the epoch after so many."""
+    calls = []
+
+    def observe(*_):
+        calls.append(1)
+        if len(calls) > n_calls:
+            raise Stop
+
+    return observe
+
+
+@pytest.mark.parametrize("strategy", ["joint", "one-vs-all"])
+@pytest.mark.parametrize("n_epochs", [0, 1, 3, 5])
+def test_a_stopped_fit_goes_on_and_ends_the_same(tmp_path, strategy, n_epochs):
+    data = three_classes()
+    whole = quick(strategy=strategy).fit(*data)
+    try:
+        quick(strategy=strategy, checkpoint_dir=tmp_path, on_epoch=stop_after(n_epochs)).fit(*data)
+    except Stop:
+        pass
+    assert same(quick(strategy=strategy, checkpoint_dir=tmp_path).fit(*data), whole)
+    assert list(tmp_path.glob("*.part")) == []
+
+
+def test_a_finished_fit_is_not_run_again(tmp_path, textures):
+    first = quick(checkpoint_dir=tmp_path).fit(*textures)
+    epochs = []
+    again = quick(checkpoint_dir=tmp_path, on_epoch=lambda *_: epochs.append(1)).fit(*textures)
+    assert epochs == []
+    assert same(first, again)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_workers_write_and_read_checkpoints(tmp_path, n_jobs):
+    data = three_classes()
+    quick(strategy="one-vs-all", checkpoint_dir=tmp_path, n_jobs=n_jobs).fit(*data)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "network-0.safetensors",
+        "network-1.safetensors",
+        "network-2.safetensors",
+        "run.json",
+    ]
+
+
+def test_an_open_seed_is_that_of_the_run_in_the_folder(tmp_path, textures):
+    with pytest.raises(Stop):
+        quick(random_state=None, checkpoint_dir=tmp_path, on_epoch=stop_after(1)).fit(*textures)
+    resumed = quick(random_state=None, checkpoint_dir=tmp_path).fit(*textures)
+    again = quick(random_state=np.random.default_rng(), checkpoint_dir=tmp_path).fit(*textures)
+    assert same(resumed, again)
+    assert not same(resumed, quick(random_state=None).fit(*textures))
+
+
+def other_pixels(images, labels):
+    return np.where(np.arange(images.shape[2]) == 3, images, 255 - images), labels
+
+
+@pytest.mark.parametrize(
+    ("changes", "data", "message"),
+    [
+        ({"epochs": 4}, None, "parameters epochs was 3 and is 4"),
+        ({"C": 3.0}, None, "parameters C was None and is 3.0"),
+        ({"widths": (6, 9)}, None, r"parameters widths was \[6, 8\] and is \[6, 9\]"),
+        ({"random_state": 1}, None, "seed was"),
+        ({}, other_pixels, "data fingerprint was"),
+        ({}, lambda images, labels: (images, 1 - labels), "data fingerprint was"),
+    ],
+)
+def test_another_run_is_noticed_and_refused(tmp_path, textures, changes, data, message):
+    quick(checkpoint_dir=tmp_path).fit(*textures)
+    X, y = textures if data is None else data(*textures)
+    with pytest.raises(ValueError, match=rf"belong to another run: .*{message}.*another checkpoint_dir, or delete"):
+        quick(checkpoint_dir=tmp_path, **changes).fit(X, y)
+
+
+def test_another_version_is_noticed_and_refused(tmp_path, textures):
+    quick(checkpoint_dir=tmp_path).fit(*textures)
+    run = json.loads((tmp_path / "run.json").read_text())
+    run["versions"]["torch"] = "1.0"
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    with pytest.raises(ValueError, match="versions torch was '1.0' and is"):
+        quick(checkpoint_dir=tmp_path).fit(*textures)
+
+
+def test_what_does_not_change_the_result_may_change(tmp_path, textures):
+    quick(checkpoint_dir=tmp_path).fit(*textures)
+    quick(checkpoint_dir=str(tmp_path), n_jobs=2, on_epoch=print, verbose=True).fit(*textures)
+
+
+def test_a_damaged_folder_is_named(tmp_path, textures):
+    quick(checkpoint_dir=tmp_path).fit(*textures)
+    (tmp_path / "network-0.safetensors").write_bytes(b"rubbish")
+    with pytest.raises(FileError, match=r"network-0.safetensors is not in the safetensors format"):
+        quick(checkpoint_dir=tmp_path).fit(*textures)
+    for text in ("{", "[1]"):
+        (tmp_path / "run.json").write_text(text)
+        with pytest.raises(ValueError, match=r"run.json is damaged; delete .* to start anew"):
+            quick(checkpoint_dir=tmp_path).fit(*textures)
+
+
+def test_a_file_is_not_a_folder(tmp_path, textures):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="checkpoint_dir must be a folder, but .*file is a file"):
+        quick(checkpoint_dir=tmp_path / "file").fit(*textures)
+
+
+def test_leftovers_of_a_killed_process_are_removed(tmp_path):
+    (tmp_path / "network-0.safetensors.123.part").write_text("half")
+    Checkpoints.open(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def interrupt_after(n_calls: int):
+    stop = stop_after(n_calls)
+
+    def observe(*_):
+        try:
+            stop()
+        except Stop:
+            raise KeyboardInterrupt from None
+
+    return observe
+
+
+def test_ctrl_c_keeps_the_best_epoch_so_far(textures):
+    with pytest.warns(
+        TrainingWarning, match=r"Interrupted after epoch 2; the best one so far, epoch \d, is kept. Give checkp"
+    ):
+        classifier = quick(on_epoch=interrupt_after(2)).fit(*textures)
+    assert len(classifier.history_) == 3
+    assert classifier.best_epoch_ <= 2
+    assert classifier.predict(textures[0]).shape == (32,)
+
+
+def test_ctrl_c_says_how_to_go_on_and_going_on_works(tmp_path, textures):
+    with pytest.warns(
+        TrainingWarning, match=r"To go on, call fit again with the same data, parameters and checkpoint_dir="
+    ):
+        quick(on_epoch=interrupt_after(1), checkpoint_dir=tmp_path).fit(*textures)
+    assert same(quick(checkpoint_dir=tmp_path).fit(*textures), quick().fit(*textures))
+
+
+def test_ctrl_c_before_anything_was_reached_is_passed_on(textures, monkeypatch):
+    monkeypatch.setattr(
+        "lmfcn.algorithm.training.Training.train_epoch", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        quick().fit(*textures)
+
+
+def test_ctrl_c_between_networks_is_passed_on_with_advice(tmp_path):
+    with pytest.raises(KeyboardInterrupt) as caught:
+        quick(strategy="one-vs-all", on_epoch=interrupt_after(5), checkpoint_dir=tmp_path).fit(*three_classes())
+    assert "To go on, call fit again" in caught.value.__notes__[0]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
+@pytest.mark.parametrize("strategy", ["joint", "one-vs-all"])
+def test_killed_twenty_times_in_a_row_the_run_ends_the_same(tmp_path, strategy):
+    script = Path(__file__).parent / "killed_training.py"
+    result = subprocess.run(
+        [sys.executable, script, tmp_path, strategy], capture_output=True, text=True, check=True, timeout=300
+    )
+    told = json.loads(result.stdout)
+    # Some are killed before their first epoch, some get further than the one before, some are at the end already.
+    assert told["n_killed"] >= 10
+    assert len(set(told["progress"])) >= 4
+    assert load_stripped(tmp_path / "killed" / "model.lmfcn") == load_stripped(tmp_path / "whole" / "model.lmfcn")
+
+
+def load_stripped(path):
+    """Everything in a model file but the seconds that epochs took."""
+    from lmfcn.inference.files import KIND, VERSION
+    from lmfcn.tensor_files import read_tensors
+
+    values, tensors = read_tensors(path, KIND, VERSION)
+    for history in values["record"]["histories"]:
+        for record in history:
+            for name in [name for name in record if name.startswith("seconds")]:
+                del record[name]
+    return values, {name: tensor.numpy().tobytes() for name, tensor in tensors.items()}

@@ -1,0 +1,195 @@
+"""What scikit-learn, and code written for it, expects of an estimator."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.base import clone, is_classifier
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import StackingClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from lmfcn import LMFCNClassifier, make_gaussians
+from lmfcn.data.collections import ImageCollection
+
+NOT_MEANT_TO_HOLD = {
+    # Convolutions in single precision add up in an order that depends on the size of the batch, so the last digits
+    # of a score do too; scikit-learn's check allows 1e-7.
+    "check_methods_subset_invariance": "scores agree between batches to 1e-5, not to 1e-7",
+}
+
+
+@parametrize_with_checks(
+    [LMFCNClassifier(latent_dim=8, widths=(8,), epochs=1, passes=2, image_shape=(1, -1), device="cpu")],
+    expected_failed_checks=lambda _: NOT_MEANT_TO_HOLD,
+)
+@pytest.mark.filterwarnings("ignore::lmfcn.algorithm.errors.TrainingWarning")  # a handful of points may all be settled
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def quick(**changes) -> LMFCNClassifier:
+    options = {"latent_dim": 4, "widths": (6,), "epochs": 1, "passes": 1, "random_state": 0, "device": "cpu"}
+    return LMFCNClassifier(**{**options, **changes})
+
+
+@pytest.fixture(scope="module")
+def data():
+    """Three classes of images with text labels."""
+    images, labels = make_gaussians(21, 16, random_state=0, stds=(10, 60))
+    images[np.flatnonzero(labels == 0)[:10]] //= 3
+    numbers = labels.copy()
+    numbers[np.flatnonzero(labels == 0)[:10]] = 2
+    return images, np.array(["wood", "steel", "bark"])[numbers]
+
+
+@pytest.fixture(params=["array", "collection"])
+def X(request, data):
+    return data[0][..., None] if request.param == "array" else ImageCollection(data[0])
+
+
+@pytest.fixture(params=["joint", "one-vs-all"])
+def estimator(request):
+    return quick(strategy=request.param)
+
+
+def test_shapes_and_order_of_classes(estimator, X, data):
+    fitted = estimator.fit(X, data[1])
+    n = len(data[1])
+    assert fitted.classes_.tolist() == ["bark", "steel", "wood"]
+    assert fitted.decision_function(X).shape == fitted.predict_proba(X).shape == (n, 3)
+    assert set(fitted.predict(X)) <= set(fitted.classes_)
+    assert fitted.dual_coef_.shape == (3, len(fitted.support_))
+    assert fitted.intercept_.shape == (3,)
+    assert fitted.n_features_in_ == 1
+    assert fitted.transform(X).shape == (n, 4 if fitted.strategy == "joint" else 12)
+    assert is_classifier(fitted)
+
+
+def test_fitting_returns_self_and_changes_neither_parameters_nor_x(estimator, X, data):
+    before, parameters = np.array([np.array(image) for image in X]), dict(estimator.get_params())
+    assert estimator.fit(X, data[1]) is estimator
+    estimator.predict(X)
+    assert np.array_equal(before, np.array([np.array(image) for image in X]))
+    assert estimator.get_params() == parameters
+
+
+def test_clone_is_unfitted_with_the_same_parameters(estimator, X, data):
+    copy = clone(estimator.fit(X, data[1]))
+    assert copy.get_params() == estimator.get_params()
+    for method in ("predict", "predict_proba", "decision_function", "transform", "predict_set", "predict_or_reject"):
+        with pytest.raises(NotFittedError, match="not fitted yet"):
+            getattr(copy, method)(X)
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        copy.save("never.lmfcn")
+
+
+def test_every_parameter_can_be_set(estimator):
+    for name, value in estimator.get_params().items():
+        assert estimator.set_params(**{name: value}).get_params()[name] is value
+
+
+def test_refitting_forgets(estimator, X, data):
+    fresh = clone(estimator).fit(X, data[1])
+    images = np.repeat(data[0][..., None], 2, axis=3)
+    twice = estimator.fit(images, data[1] == "wood").fit(X, data[1])
+    assert np.array_equal(twice.decision_function(X), fresh.decision_function(X))
+    assert vars(twice).keys() == vars(fresh).keys()
+
+
+def test_the_order_of_images_at_prediction_does_not_matter(estimator, X, data, random):
+    fitted = estimator.fit(X, data[1])
+    order = random.permutation(len(data[1]))
+    assert fitted.decision_function(X[order]) == pytest.approx(fitted.decision_function(X)[order], abs=1e-5)
+    assert fitted.decision_function(X[:3]) == pytest.approx(fitted.decision_function(X)[:3], abs=1e-5)
+
+
+def test_pickling_for_workers(estimator, X, data):
+    fitted = estimator.fit(X, data[1])
+    again = pickle.loads(pickle.dumps(fitted))
+    assert np.array_equal(again.predict_proba(X), fitted.predict_proba(X))
+
+
+def test_tags_tell_what_goes_in():
+    for images, tags in ((True, quick().__sklearn_tags__()), (False, quick(image_shape=(8, 8)).__sklearn_tags__())):
+        assert tags.input_tags.three_d_array is images
+        assert tags.input_tags.two_d_array is not images
+        assert tags.classifier_tags.multi_class
+        assert tags.target_tags.required
+
+
+def test_rows_are_the_same_as_images(data):
+    images, labels = data
+    by_rows = quick(image_shape=(16, 16)).fit(images.reshape(len(images), -1), labels)
+    by_images = quick().fit(images, labels)
+    assert np.array_equal(by_rows.predict_proba(images.reshape(len(images), -1)), by_images.predict_proba(images))
+    assert by_rows.n_features_in_ == 256
+    with pytest.raises(ValueError, match="X has 100 features, but LMFCNClassifier is expecting 256"):
+        by_rows.predict(np.zeros((2, 100)))
+
+
+def test_rows_bring_their_own_validation_rows(data):
+    rows, labels = data[0].reshape(len(data[0]), -1), data[1]
+    fitted = quick(image_shape=(16, 16)).fit(rows[::2], labels[::2], validation=(rows[1::2], labels[1::2]))
+    assert fitted.predict(rows).shape == labels.shape
+
+
+@pytest.mark.parametrize("shape", [(16,), "16x16", (16, -1, -1), (0, 16), (1.5, 2)])
+def test_bad_image_shape(data, shape):
+    with pytest.raises(ValueError, match=r"image_shape must be \(height, width\) or"):
+        quick(image_shape=shape).fit(data[0].reshape(len(data[0]), -1), data[1])
+
+
+def test_an_image_shape_that_does_not_fit(data):
+    with pytest.raises(ValueError, match=r"image_shape \(7, 16\) does not fit X with 256 columns"):
+        quick(image_shape=(7, 16)).fit(data[0].reshape(len(data[0]), -1), data[1])
+
+
+def test_rows_without_image_shape_are_explained(data):
+    with pytest.raises(ValueError, match="rows of pixels need image_shape"):
+        quick().fit(data[0].reshape(len(data[0]), -1), data[1])
+
+
+def test_pipeline(X, data):
+    pipeline = make_pipeline(FunctionTransformer(), quick()).fit(X, data[1])
+    assert np.array_equal(pipeline.predict(X), quick().fit(X, data[1]).predict(X))
+
+
+def test_cross_validation_with_groups(X, data):
+    groups = np.arange(len(data[1])) // 2
+    scores = cross_val_score(quick(), X, data[1], groups=groups, cv=GroupKFold(2))
+    assert scores.shape == (2,)
+    assert np.isfinite(scores).all()
+
+
+def test_grid_search(X, data):
+    search = GridSearchCV(quick(), {"C": [1.0, 10.0]}, cv=2).fit(X, data[1])
+    assert search.best_params_["C"] in (1.0, 10.0)
+    assert search.predict(X).shape == data[1].shape
+
+
+def test_calibration_by_scikit_learn(X, data):
+    probabilities = CalibratedClassifierCV(quick(), cv=2).fit(X, data[1]).predict_proba(X)
+    assert probabilities.sum(axis=1) == pytest.approx(np.ones(len(data[1])))
+    frozen = CalibratedClassifierCV(FrozenEstimator(quick().fit(X, data[1])), method="temperature").fit(X, data[1])
+    assert frozen.predict(X).shape == data[1].shape
+
+
+def test_stacking(data):
+    stacked = StackingClassifier([("texture", quick())], LogisticRegression(), cv=2).fit(data[0], data[1])
+    assert stacked.predict(data[0]).shape == data[1].shape
+
+
+def test_names_of_the_latents_and_data_frames(data):
+    fitted = quick().set_output(transform="pandas").fit(*data)
+    frame = fitted.transform(data[0])
+    assert frame.columns.tolist() == fitted.get_feature_names_out().tolist()
+    assert frame.columns.tolist() == [f"lmfcnclassifier{number}" for number in range(4)]
+    assert frame.shape == (len(data[1]), 4)
