@@ -62,7 +62,7 @@ def main(folder: Path, strategy: str) -> None:
         n_killed += os.WIFSIGNALED(os.waitpid(process, 0)[1])
         progress.append(saved_bytes(folder / "killed"))
     os.waitpid(start(folder / "killed", strategy), 0)
-    print(json.dumps({"n_killed": n_killed, "progress": progress, "seconds": seconds}))
+    sys.stdout.write(json.dumps({"n_killed": n_killed, "progress": progress, "seconds": seconds}))
 
 
 main(Path(sys.argv[1]), sys.argv[2])

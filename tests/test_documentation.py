@@ -18,6 +18,7 @@ def test_the_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     exec(compile(block, "README.md", "exec"), {})
     assert (tmp_path / "history.jsonl").exists()
+    assert (tmp_path / "model.lmfcn").exists()
     assert 0.0 <= float(capsys.readouterr().out.split()[0]) <= 1.0
 
 
@@ -48,6 +49,14 @@ def test_first_steps_example(capsys):
     example = runpy.run_path(str(ROOT / "examples" / "first_steps.py"))
     assert 0.0 <= example["main"](n_per_class=8, size=16, epochs=1) <= 1.0
     assert "training images that weigh most" in capsys.readouterr().out
+
+
+def test_many_classes_example(tmp_path, capsys):
+    example = runpy.run_path(str(ROOT / "examples" / "many_classes.py"))
+    assert example["main"](tmp_path, tile=32, epochs=1) > 0.5
+    shown = capsys.readouterr().out
+    assert "cannot be ruled out" in shown
+    assert "new tiles" in shown
 
 
 def test_own_folder_example(tmp_path, monkeypatch, capsys, random):

@@ -51,7 +51,7 @@ def data():
 
 
 @pytest.fixture(params=["array", "collection"])
-def X(request, data):
+def X(request, data):  # noqa: N802
     return data[0][..., None] if request.param == "array" else ImageCollection(data[0])
 
 

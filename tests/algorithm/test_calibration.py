@@ -89,7 +89,8 @@ def test_likelihood_by_hand():
 
 
 def test_calibration_error_by_hand():
-    # Bin 0.6-0.7: confidence 0.65 twice, one right: |1 - 1.3| = 0.3. Bin 0.9-1: 0.95 and 1, both right: |2 - 1.95| = 0.05.
+    # Bin 0.6-0.7: confidence 0.65 twice, one right: |1 - 1.3| = 0.3.
+    # Bin 0.9-1: confidence 0.95 and 1, both right: |2 - 1.95| = 0.05.
     predicted = torch.tensor([[0.65, 0.35], [0.65, 0.35], [0.05, 0.95], [0.0, 1.0]], dtype=torch.float64)
     assert expected_calibration_error(torch.tensor([0, 1, 1, 1]), predicted) == pytest.approx(0.35 / 4)
 

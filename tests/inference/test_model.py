@@ -16,7 +16,7 @@ def quick(**changes) -> LMFCNClassifier:
 
 
 @pytest.fixture(scope="module")
-def three(textures):
+def three():
     images, labels = make_gaussians(30, 16, random_state=0, stds=(10, 60))
     names = np.array(["coarse", "fine", "odd"])[np.where(np.arange(60) % 5 == 0, 2, labels)]
     return images, names
