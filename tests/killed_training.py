@@ -54,15 +54,16 @@ def main(folder: Path, strategy: str) -> None:
     begin = time.perf_counter()
     os.waitpid(start(folder / "whole", strategy), 0)
     seconds = time.perf_counter() - begin
-    moments, progress, n_killed = random.Random(0), [], 0
+    moments, progress, n_killed = random.Random(0), [0], 0
     for _ in range(N_KILLS):
         process = start(folder / "killed", strategy)
         time.sleep(moments.uniform(0.1, 1) * seconds / 6)
         os.kill(process, signal.SIGKILL)
         n_killed += os.WIFSIGNALED(os.waitpid(process, 0)[1])
         progress.append(saved_bytes(folder / "killed"))
-    os.waitpid(start(folder / "killed", strategy), 0)
-    sys.stdout.write(json.dumps({"n_killed": n_killed, "progress": progress, "seconds": seconds}))
+    last_status = os.waitpid(start(folder / "killed", strategy), 0)[1]
+    sys.stdout.write(json.dumps({"n_killed": n_killed, "progress": progress, "last_status": last_status}))
 
 
-main(Path(sys.argv[1]), sys.argv[2])
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

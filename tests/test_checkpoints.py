@@ -11,6 +11,7 @@ import pytest
 from lmfcn import LMFCNClassifier, make_gaussians
 from lmfcn.algorithm.errors import TrainingWarning
 from lmfcn.checkpoints import Checkpoints
+from lmfcn.data.collections import ImageCollection
 from lmfcn.tensor_files import FileError
 
 
@@ -75,7 +76,9 @@ def test_a_finished_fit_is_not_run_again(tmp_path, textures):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_workers_write_and_read_checkpoints(tmp_path, n_jobs):
     data = three_classes()
-    quick(strategy="one-vs-all", checkpoint_dir=tmp_path, n_jobs=n_jobs).fit(*data)
+    first = quick(strategy="one-vs-all", checkpoint_dir=tmp_path, n_jobs=n_jobs).fit(*data)
+    again = quick(strategy="one-vs-all", checkpoint_dir=tmp_path, n_jobs=3 - n_jobs).fit(*data)
+    assert same(first, again)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "network-0.safetensors",
         "network-1.safetensors",
@@ -111,7 +114,7 @@ def other_pixels(images, labels):
 def test_another_run_is_noticed_and_refused(tmp_path, textures, changes, data, message):
     quick(checkpoint_dir=tmp_path).fit(*textures)
     X, y = textures if data is None else data(*textures)
-    with pytest.raises(ValueError, match=rf"belong to another run: .*{message}.*another checkpoint_dir, or delete"):
+    with pytest.raises(ValueError, match=rf"belong to another run: .*{message}.*another checkpoint_dir .*, or delete"):
         quick(checkpoint_dir=tmp_path, **changes).fit(X, y)
 
 
@@ -125,8 +128,8 @@ def test_another_version_is_noticed_and_refused(tmp_path, textures):
 
 
 def test_what_does_not_change_the_result_may_change(tmp_path, textures):
-    quick(checkpoint_dir=tmp_path).fit(*textures)
-    quick(checkpoint_dir=str(tmp_path), n_jobs=2, on_epoch=print, verbose=True).fit(*textures)
+    first = quick(checkpoint_dir=tmp_path).fit(*textures)
+    assert same(quick(checkpoint_dir=str(tmp_path), n_jobs=2, on_epoch=print, verbose=True).fit(*textures), first)
 
 
 def test_a_damaged_folder_is_named(tmp_path, textures):
@@ -147,9 +150,49 @@ def test_a_file_is_not_a_folder(tmp_path, textures):
 
 
 def test_leftovers_of_a_killed_process_are_removed(tmp_path):
-    (tmp_path / "network-0.safetensors.123.part").write_text("half")
+    for name in ("network-0.safetensors.123.part", "run.json.123.part", "thesis.pdf.part"):
+        (tmp_path / name).write_text("half")
     Checkpoints.open(tmp_path)
-    assert list(tmp_path.iterdir()) == []
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.pdf.part"]
+
+
+@pytest.mark.parametrize("folder", ["", 5])
+def test_a_folder_must_be_named(textures, folder):
+    with pytest.raises(ValueError, match="checkpoint_dir must be the path of a folder, got"):
+        quick(checkpoint_dir=folder).fit(*textures)
+
+
+def test_checkpoints_without_their_identity_are_not_taken_over(tmp_path, textures):
+    quick(checkpoint_dir=tmp_path).fit(*textures)
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(ValueError, match=r"network-0.safetensors belongs to another run; delete"):
+        quick(checkpoint_dir=tmp_path, C=3.0).fit(*textures)
+
+
+def test_a_run_that_never_started_does_not_block_the_folder(tmp_path, textures):
+    with pytest.raises(ValueError, match="class_weight names labels"):
+        quick(checkpoint_dir=tmp_path, class_weight={7: 2.0}).fit(*textures)
+    with pytest.raises(Stop):
+        quick(checkpoint_dir=tmp_path, epochs=7, on_epoch=stop_after(0)).fit(*textures)
+    quick(checkpoint_dir=tmp_path, class_weight={1: 2.0}).fit(*textures)
+
+
+def test_collections_and_rows_go_on_too(tmp_path, textures):
+    images, labels = textures
+    for name, data, options in (
+        ("collection", (ImageCollection(images, labels),), {}),
+        ("rows", (images.reshape(len(images), -1), labels), {"image_shape": (16, 16)}),
+    ):
+        with pytest.raises(Stop):
+            quick(checkpoint_dir=tmp_path / name, on_epoch=stop_after(1), **options).fit(*data)
+        assert same(quick(checkpoint_dir=tmp_path / name, **options).fit(*data), quick(**options).fit(*data))
+
+
+def test_progress_counts_what_was_done_before(tmp_path, textures, capsys):
+    with pytest.raises(Stop):
+        quick(checkpoint_dir=tmp_path, on_epoch=stop_after(2)).fit(*textures)
+    quick(checkpoint_dir=tmp_path, verbose=True).fit(*textures)
+    assert "4/4" in capsys.readouterr().err
 
 
 def interrupt_after(n_calls: int):
@@ -194,6 +237,15 @@ def test_ctrl_c_between_networks_is_passed_on_with_advice(tmp_path):
     with pytest.raises(KeyboardInterrupt) as caught:
         quick(strategy="one-vs-all", on_epoch=interrupt_after(5), checkpoint_dir=tmp_path).fit(*three_classes())
     assert "To go on, call fit again" in caught.value.__notes__[0]
+    resumed = quick(strategy="one-vs-all", checkpoint_dir=tmp_path).fit(*three_classes())
+    assert same(resumed, quick(strategy="one-vs-all").fit(*three_classes()))
+
+
+def test_ctrl_c_in_the_last_step_says_how_to_go_on(tmp_path, textures, monkeypatch):
+    monkeypatch.setattr("lmfcn.fitting.fit_final_svm", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt) as caught:
+        quick(checkpoint_dir=tmp_path).fit(*textures)
+    assert "To go on, call fit again" in caught.value.__notes__[0]
 
 
 @pytest.mark.slow
@@ -205,9 +257,11 @@ def test_killed_twenty_times_in_a_row_the_run_ends_the_same(tmp_path, strategy):
         [sys.executable, script, tmp_path, strategy], capture_output=True, text=True, check=True, timeout=300
     )
     told = json.loads(result.stdout)
-    # Some are killed before their first epoch, some get further than the one before, some are at the end already.
-    assert told["n_killed"] >= 10
-    assert len(set(told["progress"])) >= 4
+    # Some are killed before they save an epoch, some get further than the one before; none falls behind it.
+    assert told["n_killed"] >= 15
+    assert told["last_status"] == 0
+    assert told["progress"] == sorted(told["progress"])
+    assert len(set(told["progress"])) >= 5
     assert load_stripped(tmp_path / "killed" / "model.lmfcn") == load_stripped(tmp_path / "whole" / "model.lmfcn")
 
 

@@ -277,7 +277,7 @@ def test_bad_images_and_labels_reach_the_user_as_one_sentence(textures):
         quick().fit(images, labels[:-1])
     with pytest.raises(ValueError, match="at least two classes, got 1"):
         quick().fit(images, np.zeros(32))
-    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+    with pytest.raises(ValueError, match="Unknown label type: y must hold names or whole numbers"):
         quick().fit(images, np.linspace(0, 1, 32))
     with pytest.raises(ValueError, match="Class 'rare' has 1 image; at least 3 are needed"):
         quick().fit(images, ["rare"] + ["common"] * 31)

@@ -16,6 +16,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lmfcn import LMFCNClassifier, make_gaussians
+from lmfcn.algorithm.errors import TrainingWarning
 from lmfcn.data.collections import ImageCollection
 
 NOT_MEANT_TO_HOLD = {
@@ -92,8 +93,10 @@ def test_clone_is_unfitted_with_the_same_parameters(estimator, X, data):
 
 
 def test_every_parameter_can_be_set(estimator):
-    for name, value in estimator.get_params().items():
+    for name in estimator.get_params():
+        value = object()
         assert estimator.set_params(**{name: value}).get_params()[name] is value
+        assert getattr(estimator, name) is value
 
 
 def test_refitting_forgets(estimator, X, data):
@@ -162,9 +165,10 @@ def test_pipeline(X, data):
     assert np.array_equal(pipeline.predict(X), quick().fit(X, data[1]).predict(X))
 
 
+@pytest.mark.filterwarnings("ignore::lmfcn.algorithm.errors.TrainingWarning")  # folds may leave two images of a class
 def test_cross_validation_with_groups(X, data):
     groups = np.arange(len(data[1])) // 2
-    scores = cross_val_score(quick(), X, data[1], groups=groups, cv=GroupKFold(2))
+    scores = cross_val_score(quick(), X, data[1], groups=groups, params={"groups": groups}, cv=GroupKFold(2))
     assert scores.shape == (2,)
     assert np.isfinite(scores).all()
 
@@ -193,3 +197,100 @@ def test_names_of_the_latents_and_data_frames(data):
     assert frame.columns.tolist() == fitted.get_feature_names_out().tolist()
     assert frame.columns.tolist() == [f"lmfcnclassifier{number}" for number in range(4)]
     assert frame.shape == (len(data[1]), 4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_jobs": 0}, "n_jobs must be None or a whole number other than 0, got 0"),
+        ({"n_jobs": "2"}, "n_jobs must be None or a whole number"),
+        ({"strategy": "all"}, "strategy must be one of 'joint', 'one-vs-all', got 'all'"),
+        ({"refit": "yes"}, "refit must be one of True, False"),
+        ({"class_weight": "heavy"}, "class_weight must be one of 'auto', 'balanced', None"),
+        ({"strategy": "one-vs-all", "n_jobs": 2, "on_epoch": print}, "on_epoch sees nothing of other processes"),
+    ],
+)
+def test_bad_parameters(data, options, message):
+    with pytest.raises(ValueError, match=message):
+        quick(**options).fit(*data)
+
+
+def test_both_strategies_are_one_network_for_two_classes(textures):
+    joint, paper = (quick(strategy=strategy, epochs=None).fit(*textures) for strategy in ("joint", "one-vs-all"))
+    assert joint.n_iter_ == paper.n_iter_ == 15
+    assert np.array_equal(joint.decision_function(textures[0]), paper.decision_function(textures[0]))
+
+
+def test_one_vs_all_has_ten_epochs_per_class(data):
+    fitted = quick(strategy="one-vs-all", epochs=None, widths=(3,), latent_dim=2).fit(*data)
+    assert [len(history) for history in fitted.history_] == [11, 11, 11]
+    assert len(fitted.best_epoch_) == 3
+
+
+def test_workers_change_nothing_but_the_last_digits(data):
+    alone, beside = (quick(strategy="one-vs-all", n_jobs=n_jobs).fit(*data) for n_jobs in (1, 2))
+    assert alone.predict_proba(data[0]) == pytest.approx(beside.predict_proba(data[0]), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([None] + ["a", "b"] * 10 + ["a"], "entries of one type, got a mixture or missing ones"),
+        (np.linspace(0, 1, 22), "Unknown label type: .*got fractions such as 0.0476"),
+        (np.array(["2020", "2021"] * 11, dtype="datetime64[Y]"), "y must hold text or numbers, got datetime64"),
+        (np.array([b"a", b"b"] * 11), "y must hold text or numbers, got"),
+        (np.array([(1,), (2,)] * 11 + [None], dtype=object)[:22], "y must hold text or numbers, got tuple"),
+    ],
+    ids=["missing", "fractions", "dates", "bytes", "tuples"],
+)
+def test_labels_that_cannot_be_learnt(data, labels, message):
+    for X, y in ((data[0][:22], labels), (ImageCollection(data[0][:22], labels), None)):
+        with pytest.raises(ValueError, match=message):
+            quick().fit(X, y)
+
+
+@pytest.mark.parametrize("kind", [bool, np.int8, np.float32, object, str], ids=str)
+def test_labels_of_many_types(textures, kind):
+    labels = textures[1].astype(kind)
+    fitted = quick().fit(textures[0], labels)
+    assert set(fitted.predict(textures[0]).tolist()) <= set(labels.tolist())
+
+
+def test_groups_on_both_sides_of_a_given_validation_set_are_refused(data):
+    images, labels = data
+    groups = np.arange(len(labels)) // 2
+    train, validation = (
+        ImageCollection(images[::2], labels[::2], groups[::2]),
+        ImageCollection(images[1::2], labels[1::2], groups[1::2]),
+    )
+    for given in (validation, (validation, labels[1::2])):
+        with pytest.raises(ValueError, match=r"21 groups have training and validation images, among them \[0, "):
+            quick().fit(train, validation=given)
+
+
+def test_groups_that_cannot_be_divided_leave_nothing_to_calibrate_on(textures):
+    images, labels = textures
+    fitted = quick(validation_fraction=0).fit(images, labels, groups=labels)
+    assert fitted.calibration_error_ is None
+    assert np.array_equal(fitted.predict(images), (fitted.decision_function(images) > 0).astype(int))
+
+
+def test_small_classes_are_reported(textures):
+    images, labels = textures
+    names = np.where(np.arange(32) < 3, "rare", np.array(["a", "b"])[labels])
+    with pytest.warns(TrainingWarning, match="Class 'rare' has only 2 training images") as caught:
+        quick().fit(images, names)
+    assert caught[0].filename == __file__
+
+
+def test_rare_classes_are_found_more_often_when_the_decision_leans_towards_them():
+    random = np.random.default_rng(0)
+    images, labels = make_gaussians(100, 16, random, stds=(20, 60))
+    few = np.concatenate([np.flatnonzero(labels == 0), np.flatnonzero(labels == 1)[:8]])
+    fresh, truth = make_gaussians(150, 16, random, stds=(20, 60))
+    shares = {
+        weight: quick(class_weight=weight, latent_dim=8, epochs=2).fit(images[few], labels[few]).predict(fresh).mean()
+        for weight in (None, "auto")
+    }
+    assert truth.mean() == 0.5
+    assert shares[None] < shares["auto"]

@@ -1,8 +1,9 @@
 """A folder from which an interrupted training goes on as if nothing had happened."""
 
+import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,24 +15,29 @@ from lmfcn.tensor_files import read_tensors, write_tensors
 KIND = "lmfcn checkpoint"
 VERSION = 1
 _IDENTITY = "run.json"
+_NETWORK = "network-{}.safetensors"
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The file of one network's training."""
+    """The file of one network's training, in a run that a digest stands for."""
 
     path: Path
+    run: str
 
     def save(self, training: Training) -> None:
         """Replace the file by the present state."""
         tensors, values = training_state(training)
-        write_tensors(self.path, KIND, VERSION, values, tensors)
+        write_tensors(self.path, KIND, VERSION, {**values, "run": self.run}, tensors)
 
     def restore(self, training: Training) -> None:
         """Bring a new training to the state of the file, if there is one."""
-        if self.path.exists():
-            values, tensors = read_tensors(self.path, KIND, VERSION)
-            restore_training(training, tensors, values)
+        if not self.path.exists():
+            return
+        values, tensors = read_tensors(self.path, KIND, VERSION)
+        if values.get("run") != self.run:
+            raise ValueError(f"{self.path} belongs to another run; delete {self.path.parent} to start anew.")
+        restore_training(training, tensors, values)
 
 
 @dataclass(frozen=True)
@@ -39,23 +45,28 @@ class Checkpoints:
     """The folder of one fit: who it belongs to, and a file for each network."""
 
     folder: Path
+    run: str = ""
 
     @classmethod
     def open(cls, folder: str | Path) -> "Checkpoints":
         """Make the folder if it is missing, and remove what a killed process left unfinished."""
+        if not isinstance(folder, str | Path) or not str(folder):
+            raise ValueError(f"checkpoint_dir must be the path of a folder, got {folder!r}.")
         folder = Path(folder)
         if folder.exists() and not folder.is_dir():
             raise ValueError(f"checkpoint_dir must be a folder, but {folder} is a file.")
         folder.mkdir(parents=True, exist_ok=True)
-        for unfinished in folder.glob("*.part"):
-            unfinished.unlink(missing_ok=True)
+        for name in (_IDENTITY, _NETWORK.format("*")):
+            for unfinished in folder.glob(f"{name}.*.part"):
+                unfinished.unlink(missing_ok=True)
         return cls(folder)
 
     def seed(self) -> int | None:
         """Return the seed of the run that the folder holds, if it holds one."""
-        return self._identity().get("seed")
+        seed = self._identity().get("seed")
+        return seed if isinstance(seed, int) else None
 
-    def claim(self, identity: Mapping[str, Any]) -> None:
+    def claim(self, identity: Mapping[str, Any]) -> "Checkpoints":
         """Make the folder this run's, or refuse if it is another one's.
 
         Parameters
@@ -64,19 +75,20 @@ class Checkpoints:
             What must be the same for a run to go on: the data, the parameters, the versions, the seed.
         """
         there, here = self._identity(), json.loads(json.dumps(identity))
-        if not there:
-            write_text(self.folder / _IDENTITY, json.dumps(here, indent=2, sort_keys=True) + "\n")
-            return
-        differences = list(_differences(there, here))
-        if differences:
-            raise ValueError(
-                f"The checkpoints in {self.folder} belong to another run: {'; '.join(differences[:5])}."
-                " Use what they were made with, another checkpoint_dir, or delete the folder to start anew."
-            )
+        text = json.dumps(here, indent=2, sort_keys=True) + "\n"
+        if there != here:
+            if there and any(self.folder.glob(_NETWORK.format("*"))):
+                raise ValueError(
+                    f"The checkpoints in {self.folder} belong to another run:"
+                    f" {'; '.join(list(_differences(there, here))[:5])}. Use what they were made with, another"
+                    " checkpoint_dir (every fit needs its own, also in cross-validation), or delete the folder."
+                )
+            write_text(self.folder / _IDENTITY, text)
+        return replace(self, run=hashlib.sha256(text.encode()).hexdigest())
 
     def of(self, number: int) -> Checkpoint:
         """Return the checkpoint of one network."""
-        return Checkpoint(self.folder / f"network-{number}.safetensors")
+        return Checkpoint(self.folder / _NETWORK.format(number), self.run)
 
     def _identity(self) -> dict[str, Any]:
         path = self.folder / _IDENTITY
@@ -91,10 +103,10 @@ class Checkpoints:
         return identity
 
 
-def _differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> Any:
+def _differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
     for name in sorted({*there, *here}):
-        before, now = there.get(name), here.get(name)
+        before, now = there.get(name, "missing"), here.get(name, "missing")
         if isinstance(before, dict) and isinstance(now, dict):
-            yield from _differences(before, now, f"{name} ")
+            yield from _differences(before, now, f"{prefix}{name} ")
         elif before != now:
             yield f"{prefix}{name} was {before!r} and is {now!r}"

@@ -1,16 +1,18 @@
 """The scikit-learn face of the method: checks what it is given, then delegates."""
 
+import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from lmfcn.algorithm.errors import TrainingWarning
 from lmfcn.algorithm.settings import PRESETS, Settings
 from lmfcn.algorithm.training import Observer
 from lmfcn.checkpoints import Checkpoints
@@ -25,13 +27,16 @@ from lmfcn.parameters import (
     check_device,
     check_fraction,
     check_integer,
+    check_jobs,
     check_settings,
     check_widths,
 )
 from lmfcn.versions import versions
 
 STRATEGIES = ("joint", "one-vs-all")
+EPOCHS_PER_CLASS = 10
 _ROW_PIXELS = [np.float64, np.float32, np.uint16, np.uint8]
+_FROM_CLASS_WEIGHT = ("balanced", "prior_shift")
 _NO_PART_OF_THE_RESULT = ("verbose", "n_jobs", "on_epoch", "checkpoint_dir", "random_state")
 
 
@@ -94,8 +99,10 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         Share of the learning rate that is left at the end.
     weight_decay : float, optional
         0.01 by default.
-    class_weight : dict, "balanced" or None, default=None
-        Factor on `C` for each class; "balanced" gives both sides of every SVM the same weight.
+    class_weight : dict, "auto", "balanced" or None, default="auto"
+        Factor on `C` for each class; "balanced" gives both sides of every SVM the same weight. "auto" leaves the
+        SVMs alone and lets the last one lean towards rare classes, which does more for the balanced accuracy; it
+        makes no difference to classes of equal size.
     refit : bool, optional
         Whether the SVM at the end chooses `C` and `gamma` by cross-validation and learns from the
         validation images too (default), or stays that of the kept epoch.
@@ -145,7 +152,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     intercept_ : array (n_scores,)
         Constants of the decision.
     calibration_error_ : float
-        Expected calibration error of `predict_proba` on held-out images.
+        Expected calibration error of probabilities on held-out images; None if nothing could be held out.
     settings_ : Settings
         The settings in force after the preset was applied.
     n_features_in_ : int
@@ -188,7 +195,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         learning_rate: float | None = None,
         final_rate: float = 0.1,
         weight_decay: float | None = None,
-        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        class_weight: Mapping[Any, float] | Literal["auto", "balanced"] | None = "auto",
         refit: bool | None = None,
         preset: str | None = None,
         validation_fraction: float = 0.2,
@@ -252,7 +259,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             Labels of any kind, two classes or more; a collection may bring its own.
         groups : array-like (n,), optional
             Images of one group (a patient, a slide, a source image) are never split between training
-            and validation; a collection may bring its own.
+            and validation; a collection may bring its own. In `cross_val_score` hand them over twice, for the
+            outer and for the inner division: `groups=g, params={"groups": g}`.
         validation : tuple (X, y) or ImageCollection, optional
             Images to choose the epoch by; without them a part of X is held out.
         """
@@ -260,20 +268,22 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         row_shape = None if self.image_shape is None else check_row_shape(self.image_shape)
         if row_shape is not None:
             X, y = validate_data(self, X, y, dtype=_ROW_PIXELS)
-            validation = None if validation is None else (self._rows(validation[0]), validation[1])
-        if y is not None:
-            check_classification_targets(y)
+            if isinstance(validation, tuple) and len(validation) == 2:
+                validation = (self._rows(validation[0]), validation[1])
         checkpoints = None if self.checkpoint_dir is None else Checkpoints.open(self.checkpoint_dir)
         seed = self._seed(checkpoints)
         random = np.random.default_rng(seed)
         data = check_training_data(
             X, y, groups, validation, self.validation_fraction, random, row_shape=row_shape, verbose=self.verbose
         )
-        record = self._record(data, seed)
+        plan = self._plan(settings, data.classes, seed)
+        record = self._record(data, plan)
         if checkpoints is not None:
-            checkpoints.claim(record)
-        fitted = fit_model(data, self._plan(settings, data.classes, seed, checkpoints))
-        self._store(fitted, data, settings, record)
+            plan = replace(plan, checkpoints=checkpoints.claim(record))
+        fitted = fit_model(data, plan)
+        self._store(fitted, data, plan.settings, record)
+        for message in fitted.messages:
+            warnings.warn(message, TrainingWarning, stacklevel=2)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -285,7 +295,10 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         return self._model.predict(self._rows(X))
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return probabilities (n, n_classes), calibrated on images that the SVM had not learnt from."""
+        """Return probabilities (n, n_classes), calibrated on held-out scores of the validation images.
+
+        With `class_weight="auto"` they lean towards rare classes; None leaves the frequencies of the data in.
+        """
         return self._model.predict_proba(self._rows(X))
 
     def predict_set(self, X: Any, coverage: float = 0.9) -> np.ndarray:
@@ -335,23 +348,28 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             return there
         return int(as_generator(self.random_state).integers(2**62))
 
-    def _plan(self, settings: Settings, classes: np.ndarray, seed: int, checkpoints: Checkpoints | None) -> Plan:
+    def _plan(self, settings: Settings, classes: np.ndarray, seed: int) -> Plan:
+        one_vs_all = self._value("strategy") == "one-vs-all" and len(classes) > 2
+        if one_vs_all and self.epochs is None:
+            settings = replace(settings, epochs=EPOCHS_PER_CLASS)
+        if self.on_epoch is not None and one_vs_all and effective_n_jobs(self.n_jobs) > 1:
+            raise ValueError("on_epoch sees nothing of other processes; use n_jobs=1 with it.")
         return Plan(
             latent_dim=self._value("latent_dim"),
             widths=tuple(self.widths),
             settings=settings,
-            one_vs_all=self._value("strategy") == "one-vs-all" and len(classes) > 2,
+            one_vs_all=one_vs_all,
             class_weights=_by_number(self.class_weight, classes),
             seed=seed,
             device=check_device(self.device),
             n_jobs=self.n_jobs,
-            checkpoints=checkpoints,
+            checkpoints=None,
             observe=self.on_epoch,
             verbose=self.verbose,
         )
 
     def _store(self, fitted: Fitted, data: TrainingData, settings: Settings, record: dict[str, Any]) -> None:
-        trained, decision = fitted.trained, fitted.final.decision
+        trained, decision = fitted.trained, fitted.model.decision
         self.model_ = fitted.model
         self.classes_, self.settings_ = data.classes, settings
         histories, epochs = [result.history for result in trained], [result.kept.epoch for result in trained]
@@ -364,19 +382,20 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         self.calibration_error_ = fitted.model.calibration.error
         if self.image_shape is None:
             self.n_features_in_ = data.form.channels
+            self.__dict__.pop("feature_names_in_", None)
         fitted.model.record = {
             **record,
-            "C": fitted.final.C,
+            "C": fitted.C,
             "best_epochs": epochs,
             "histories": [[asdict(entry) for entry in history] for history in histories],
         }
 
-    def _record(self, data: TrainingData, seed: int) -> dict[str, Any]:
+    def _record(self, data: TrainingData, plan: Plan) -> dict[str, Any]:
         """Return what a model comes from, as JSON can hold it."""
         parameters = {name: value for name, value in self.get_params().items() if name not in _NO_PART_OF_THE_RESULT}
         return {
-            "parameters": {name: _plain(value) for name, value in parameters.items()},
-            "seed": seed,
+            "parameters": {name: _plain(value) for name, value in {**parameters, "device": str(plan.device)}.items()},
+            "seed": plan.seed,
             "data": {
                 "fingerprint": data.fingerprint(),
                 "n_train": len(data.train),
@@ -392,10 +411,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         if value is not None:
             return value
         preset = PRESETS.get(self.preset or "", {})
-        defaults = {"latent_dim": 64, "strategy": "joint", **vars(Settings()), **preset}
-        if name == "epochs" and self._value("strategy") == "one-vs-all":
-            return 10
-        return defaults[name]
+        return {"latent_dim": 64, "strategy": "joint", **vars(Settings()), **preset}[name]
 
     def _check_parameters(self) -> Settings:
         check_choice("preset", self.preset, (None, *PRESETS))
@@ -404,10 +420,15 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         check_widths(self.widths)
         check_fraction("validation_fraction", self.validation_fraction)
         check_class_weight(self.class_weight)
+        check_jobs(self.n_jobs)
         if self.on_epoch is not None and not callable(self.on_epoch):
             raise ValueError(f"on_epoch must be callable, got {self.on_epoch!r}.")
-        values = {field.name: self._value(field.name) for field in fields(Settings) if field.name != "balanced"}
-        settings = Settings(**values, balanced=self.class_weight == "balanced")
+        values = {
+            field.name: self._value(field.name) for field in fields(Settings) if field.name not in _FROM_CLASS_WEIGHT
+        }
+        recipe = {**vars(Settings()), **PRESETS.get(self.preset or "", {})}
+        prior_shift = recipe["prior_shift"] if self.class_weight == "auto" else 0.0
+        settings = Settings(**values, balanced=self.class_weight == "balanced", prior_shift=prior_shift)
         check_settings(settings)
         return settings
 

@@ -1,6 +1,6 @@
 """From checked data to a fitted model: train the networks, fit the last SVM, calibrate."""
 
-import warnings
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -9,23 +9,26 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lmfcn.algorithm.calibration import calibrate
+from lmfcn.algorithm.calibration import calibrate, equal_prior_shift
 from lmfcn.algorithm.encode import encode
-from lmfcn.algorithm.errors import TrainingWarning
 from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, fit_final_svm
 from lmfcn.algorithm.history import EpochRecord
 from lmfcn.algorithm.latent_space import LatentSpace
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.one_vs_all import one_against_all, train_side_by_side
+from lmfcn.algorithm.score import class_numbers
 from lmfcn.algorithm.settings import Settings
 from lmfcn.algorithm.training import Observer, Problem, Trained, Training
 from lmfcn.checkpoints import Checkpoints
 from lmfcn.data.splits import make_folds
 from lmfcn.data.training_data import LabelledImages, TrainingData
 from lmfcn.inference.model import Networks, TextureModel
+from lmfcn.memory import reused_buffers
 from lmfcn.progress import Advance, epoch_progress, progress_note
 
 N_FOLDS = 5
+FEW_IMAGES = 3
+"""Classes with fewer training images are reported."""
 
 
 @dataclass(frozen=True)
@@ -64,33 +67,48 @@ class Plan:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A model and how it came about."""
+    """A model, how it came about, and what the user should know about it."""
 
     model: TextureModel
     trained: list[Trained]
     support: np.ndarray
-    final: FinalSVM
+    C: float
+    messages: list[str]
 
 
 def fit_model(data: TrainingData, plan: Plan) -> Fitted:
     """Train as the plan says and put the model together."""
-    trained = _train(data, plan)
-    members = [result.kept.network for result in trained]
-    final, rows = _final_svm(data, plan, Networks(members), trained)
-    calibration = calibrate(final.held_out_scores, rows.labels[final.held_out], held_out=data.validation is not None)
-    model = TextureModel(members, final.decision, calibration, data.classes, data.form)
-    _report_unsupported(data.classes, rows.labels[final.support])
-    return Fitted(model, trained, rows.positions[final.support.cpu().numpy()], final)
+    try:
+        with reused_buffers():
+            trained = _train(data, plan)
+            members = [result.kept.network for result in trained]
+            final, rows = _final_svm(data, plan, Networks(members), trained)
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(_how_to_go_on(plan))
+        raise
+    held_out = rows.labels[final.held_out]
+    decision, calibration = (
+        final.decision,
+        calibrate(final.held_out_scores, held_out, held_out=data.validation is not None),
+    )
+    if plan.settings.prior_shift:
+        shift = plan.settings.prior_shift * equal_prior_shift(rows.labels, calibration.sharpness)
+        decision = replace(decision, intercepts=decision.intercepts + shift.to(decision.intercepts))
+        calibration = calibration.under(final.held_out_scores + shift, held_out)
+    model = TextureModel(members, decision, calibration, data.classes, data.form)
+    messages = [result.message for result in trained if result.message] + list(_doubts(data, final, held_out))
+    return Fitted(model, trained, rows.positions[final.support.cpu().numpy()], final.C, messages)
 
 
 def _train(data: TrainingData, plan: Plan) -> list[Trained]:
     problem = _problem(data, plan)
     n_networks = len(data.classes) if plan.one_vs_all else 1
-    seeds = np.random.default_rng([plan.seed, 0]).integers(2**62, size=n_networks).tolist()
+    seeds = np.random.default_rng([plan.seed, 1]).integers(2**62, size=n_networks).tolist()
     in_workers = n_networks > 1 and joblib.effective_n_jobs(plan.n_jobs) > 1
     with epoch_progress("LMFCN", n_networks * (plan.settings.epochs + 1), visible=plan.verbose) as advance:
         observe = None if in_workers else _observer(plan.observe, advance)
-        make = partial(_make_training, data.form.channels, replace(plan, observe=None), observe)
+        catch_up = None if in_workers else _note(advance)
+        make = partial(_make_training, data.form.channels, replace(plan, observe=None), observe, catch_up)
         if not plan.one_vs_all:
             return [_run_interruptible(make(problem, seeds[0], 0), plan)]
         tasks = {
@@ -102,19 +120,24 @@ def _train(data: TrainingData, plan: Plan) -> list[Trained]:
 
         def finished(trained: Trained) -> None:
             for record in trained.history if in_workers else ():
-                advance(progress_note(record.validation_balanced_accuracy, record.n_support))
+                _note(advance)(record)
 
-        try:
-            return train_side_by_side(tasks, plan.n_jobs, finished)
-        except KeyboardInterrupt as interrupt:
-            interrupt.add_note(_how_to_go_on(plan))
-            raise
+        return train_side_by_side(tasks, plan.n_jobs, finished)
 
 
 def _make_training(
-    channels: int, plan: Plan, observe: Observer | None, problem: Problem, seed: int, number: int
+    channels: int,
+    plan: Plan,
+    observe: Observer | None,
+    catch_up: Callable[[EpochRecord], None] | None,
+    problem: Problem,
+    seed: int,
+    number: int,
 ) -> Training:
-    """Return the training of one network, at its start or where its checkpoint ends."""
+    """Return the training of one network, at its start or where its checkpoint ends.
+
+    `catch_up` sees the records of epochs that a checkpoint brings.
+    """
     checkpoint = None if plan.checkpoints is None else plan.checkpoints.of(number)
     generator = torch.Generator().manual_seed(seed)
     network = TextureFCN(channels, plan.latent_dim, plan.widths, generator=generator).to(plan.device)
@@ -122,6 +145,9 @@ def _make_training(
     training = Training(network, problem, plan.settings, generator, observe, save)
     if checkpoint is not None:
         checkpoint.restore(training)
+    if catch_up is not None:
+        for record in training.history:
+            catch_up(record)
     return training
 
 
@@ -133,12 +159,8 @@ def _run_interruptible(training: Training, plan: Plan) -> Trained:
         if len(training.history) == 0:
             raise
         done, kept = training.history[-1].epoch, training.kept.epoch
-        warnings.warn(
-            f"Interrupted after epoch {done}; the best one so far, epoch {kept}, is kept. {_how_to_go_on(plan)}",
-            TrainingWarning,
-            stacklevel=4,
-        )
-        return Trained(training.kept, training.history)
+        message = f"Interrupted after epoch {done}; the best one so far, epoch {kept}, is kept. {_how_to_go_on(plan)}"
+        return Trained(training.kept, training.history, message)
 
 
 def _how_to_go_on(plan: Plan) -> str:
@@ -166,11 +188,11 @@ def _final_svm(data: TrainingData, plan: Plan, networks: Networks, trained: list
 
     Its held-out scores are always those of validation images, if there are any.
     """
-    random = np.random.default_rng([plan.seed, 1])
+    random = np.random.default_rng([plan.seed, 2])
     train = _encoded(networks, data.train, plan)
     if data.validation is None:
         folds = make_folds(data.train.numbers, N_FOLDS, random, data.train.groups)
-        return _fit(train, _leaving_every_class(folds, data.train.numbers), plan), train
+        return _fit(train, _leaving_every_class(folds, data.train.numbers, data.train.groups), plan), train
     validation = _encoded(networks, data.validation, plan)
     rows = _Rows(
         torch.cat([train.latents, validation.latents]),
@@ -199,13 +221,20 @@ def _fit(rows: _Rows, folds: np.ndarray, plan: Plan) -> FinalSVM:
     return fit_final_svm(rows.latents, rows.labels, torch.from_numpy(folds).to(plan.device), plan.settings, weights)
 
 
-def _leaving_every_class(folds: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return folds of which each can be taken away: a class that lies in one fold alone stays in every part."""
-    folds = folds.copy()
-    for number in np.unique(numbers):
-        members = numbers == number
-        if len(np.unique(folds[members])) == 1:
-            folds[members] = ALWAYS
+def _leaving_every_class(folds: np.ndarray, numbers: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
+    """Return folds of which each can be taken away: a class that lies in one fold alone stays in every part.
+
+    The groups of its images stay with it.
+    """
+    folds, groups = folds.copy(), np.arange(len(numbers)) if groups is None else groups
+    changed = True
+    while changed:
+        changed = False
+        for number in np.unique(numbers):
+            taken_away = np.unique(folds[(numbers == number) & (folds != ALWAYS)])
+            if len(taken_away) == 1 and not ((numbers == number) & (folds == ALWAYS)).any():
+                folds[np.isin(groups, groups[numbers == number])] = ALWAYS
+                changed = True
     return folds
 
 
@@ -227,21 +256,28 @@ def _image_weights(plan: Plan, labels: Tensor) -> Tensor | None:
     return torch.from_numpy(plan.class_weights).to(labels.device)[labels]
 
 
+def _note(advance: Advance) -> Callable[[EpochRecord], None]:
+    return lambda record: advance(progress_note(record.validation_balanced_accuracy, record.n_support))
+
+
 def _observer(observe: Observer | None, advance: Advance) -> Observer:
     def watch(record: EpochRecord, space: LatentSpace) -> None:
-        advance(progress_note(record.validation_balanced_accuracy, record.n_support))
+        _note(advance)(record)
         if observe is not None:
             observe(record, space)
 
     return watch
 
 
-def _report_unsupported(classes: np.ndarray, supported: Tensor) -> None:
-    missing = sorted(set(range(len(classes))) - set(supported.tolist()))
-    if missing:
-        warnings.warn(
-            f"No support vector belongs to {classes[missing].tolist()}: the decision never speaks for these classes;"
-            " try a larger C or class_weight='balanced'.",
-            TrainingWarning,
-            stacklevel=4,
-        )
+def _doubts(data: TrainingData, final: FinalSVM, held_out: Tensor) -> Iterator[str]:
+    """Name the classes that are too small to learn, or that held-out images show as not learnt."""
+    counts = np.bincount(data.train.numbers)
+    for label, count in zip(data.classes.tolist(), counts.tolist(), strict=True):
+        if count < FEW_IMAGES:
+            yield f"Class {label!r} has only {count} training images; what is said about it rests on little."
+    predicted = class_numbers(final.held_out_scores)
+    for number in held_out.unique().tolist():
+        mine = held_out == number
+        count = int(mine.sum())
+        if count > FEW_IMAGES and not bool((predicted[mine] == number).any()):
+            yield f"None of the {count} held-out images of class {data.classes[number].item()!r} was recognised."

@@ -38,12 +38,18 @@ def check_settings(settings: Settings) -> None:
 
 
 def check_class_weight(class_weight: Any) -> None:
-    """Refuse anything but "balanced", None, or positive weights by label."""
+    """Refuse anything but "auto", "balanced", None, or positive weights by label."""
     if isinstance(class_weight, Mapping):
         for weight in class_weight.values():
             check_positive("class_weight", weight)
     else:
-        check_choice("class_weight", class_weight, ("balanced", None))
+        check_choice("class_weight", class_weight, ("auto", "balanced", None))
+
+
+def check_jobs(n_jobs: Any) -> None:
+    """Refuse anything but None or a whole number other than 0."""
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0):
+        raise ValueError(f"n_jobs must be None or a whole number other than 0, got {n_jobs!r}.")
 
 
 def check_integer(name: str, value: Any, smallest: int) -> None:

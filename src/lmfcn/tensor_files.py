@@ -55,7 +55,7 @@ def read_tensors(path: str | Path, kind: str, version: int) -> tuple[dict[str, A
     FileError
         For a file that is truncated, changed, of another kind, or written by a newer version.
     """
-    content = Path(path).read_bytes()
+    content = _read_checked(Path(path))
     described = _described(path, content)
     if described.get("kind") != kind:
         raise FileError(f"{path} is not a file of the kind {kind!r}; it says {described.get('kind')!r:.40}.")
@@ -71,7 +71,21 @@ def read_tensors(path: str | Path, kind: str, version: int) -> tuple[dict[str, A
     if described.pop("digest", None) != _digest(described, tensors):
         raise FileError(f"{path} was changed after it was written: its checksum does not fit. Get a fresh copy.")
     _check_numbers(path, tensors)
-    return described["values"], tensors
+    values = described.get("values")
+    if not isinstance(values, dict):
+        raise FileError(f"{path} has a header that is not understood.")
+    return values, tensors
+
+
+def _read_checked(path: Path) -> bytes:
+    """Read a whole file, after a look at its first bytes."""
+    if path.exists() and not path.is_file():
+        raise FileError(f"{path} is not a file.")
+    with path.open("rb") as file:
+        start = file.read(8)
+        if int.from_bytes(start, "little") > LARGEST_HEADER:
+            raise FileError(f"{path} is not in the safetensors format.")
+        return start + file.read()
 
 
 def _described(path: str | Path, content: bytes) -> dict[str, Any]:
@@ -100,12 +114,16 @@ def _end(path: str | Path, entry: Any) -> int:
 
 def _parse(path: str | Path, text: str | bytes) -> dict[str, Any]:
     try:
-        values = json.loads(text)
+        values = json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path} has a header that is not understood: {_short(error)}.") from error
     if not isinstance(values, dict):
         raise FileError(f"{path} has a header that is not understood.")
     return values
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number")
 
 
 def _check_numbers(path: str | Path, tensors: dict[str, Tensor]) -> None:

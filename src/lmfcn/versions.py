@@ -7,5 +7,5 @@ _PACKAGES = ("lmfcn", "torch", "numpy", "scikit-learn")
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of everything that can change a number."""
+    """Return the versions of the packages that numbers depend on most."""
     return {**{package: version(package) for package in _PACKAGES}, "python": platform.python_version()}

@@ -9,6 +9,7 @@ from scipy.optimize import minimize_scalar
 
 from lmfcn.algorithm.calibration import (
     calibrate,
+    equal_prior_shift,
     expected_calibration_error,
     fit_sharpness,
     least_probability,
@@ -139,3 +140,23 @@ def test_promised_coverage_on_fresh_data():
         # At least the promise and at most 1 / (m + 1) more, within three standard errors over the calibrations.
         noise = 3 * math.sqrt(coverage * (1 - coverage) / n_held_out / n_repeats)
         assert coverage - noise < np.mean(covered[coverage]) < coverage + 1 / (n_held_out + 1) + noise
+
+
+def test_equal_priors_by_hand():
+    # Three of four images are of class 0: with equal frequencies the odds of class 1 are three times as high.
+    labels = torch.tensor([0, 0, 0, 1])
+    shift = equal_prior_shift(labels, sharpness=2.0)
+    before, after = (probabilities(torch.tensor([[0.3]]) + s, 2.0)[0] for s in (0.0, shift))
+    assert (after[1] / after[0]) / (before[1] / before[0]) == pytest.approx(3.0)
+    labels = torch.tensor([0, 1, 1, 2, 2, 2, 2])
+    shift = equal_prior_shift(labels, sharpness=0.5)
+    scores = torch.tensor([[0.1, 0.5, -0.2]], dtype=torch.float64)
+    before, after = (probabilities(scores + s, 0.5)[0] for s in (0.0, shift))
+    odds = after / before
+    assert (odds / odds[2]).tolist() == pytest.approx([4.0, 2.0, 1.0])
+    assert equal_prior_shift(torch.tensor([0, 1, 2]), 1.0).tolist() == [0.0, 0.0, 0.0]
+
+
+def test_with_nothing_held_out_calibration_is_neutral():
+    calibration = calibrate(torch.empty(0, 1), torch.empty(0, dtype=torch.int64), held_out=False)
+    assert (calibration.sharpness, calibration.error, calibration.held_out) == (1.0, None, False)

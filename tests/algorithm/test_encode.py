@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from lmfcn.algorithm.encode import encode, refresh_batch_norm, to_batch
+from lmfcn.algorithm.encode import encode, encoding_batch, fold_batch_norm, refresh_batch_norm, to_batch
 from lmfcn.algorithm.network import TextureFCN
 
 CPU = torch.device("cpu")
@@ -90,6 +90,9 @@ class TwoSizes:
         self.large = random.integers(200, 256, (1, 20, 20, 2)).astype(np.uint8)
         self.size_numbers = np.repeat([0, 1], [40, 1])
 
+    def sizes(self):
+        return np.array([image.shape[:2] for part in (self.small, self.large) for image in part])
+
     def __len__(self):
         return 41
 
@@ -134,3 +137,24 @@ def test_refreshed_eval_mode_agrees_with_train_mode(network, random):
     latents = encode(network, images, CPU)
     trained = network.train()(to_batch(images, CPU)).detach()
     torch.testing.assert_close(latents, trained, rtol=1e-2, atol=1e-2)
+
+
+def test_folding_batch_norm_changes_nothing_but_the_last_digits(generator):
+    network = TextureFCN(3, 5, (6, 7), generator=generator)
+    images = np.random.default_rng(0).integers(0, 255, (9, 20, 17, 3), dtype=np.uint8)
+    refresh_batch_norm(network, images, CPU)
+    folded = fold_batch_norm(network)
+    assert not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in folded.modules())
+    assert sum(isinstance(layer, torch.nn.BatchNorm2d) for layer in network.modules()) == 3
+    batch = to_batch(images, CPU)
+    with torch.no_grad():
+        torch.testing.assert_close(folded(batch), network(batch), rtol=1e-5, atol=1e-6)
+    # Inside other modules too.
+    head = torch.nn.Sequential(network, torch.nn.Linear(5, 2))
+    torch.testing.assert_close(fold_batch_norm(head)(batch), head(batch), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("side", "expected"), [(8, 256), (64, 8), (128, 2), (200, 1), (1000, 1)])
+def test_large_images_are_encoded_in_small_batches(side, expected):
+    images = np.broadcast_to(np.uint8(0), (300, side, side, 1))
+    assert encoding_batch(TextureFCN(1), images) == expected

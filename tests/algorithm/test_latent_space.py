@@ -121,6 +121,7 @@ def test_the_paper_preset_is_the_paper_with_its_authors_constants():
         "optimizer": "adadelta",
         "learning_rate": 0.1,
         "weight_decay": 0.1,
+        "prior_shift": 0.0,
         "refit": False,
     }
     shape = ("latent_dim", "strategy")

@@ -14,8 +14,18 @@ def test_layers_and_shapes_are_those_of_table_1():
             shapes.append(tuple(batch.shape[1:]))
     assert shapes == [(64, 32, 48), (64, 16, 24), (128, 16, 24), (128, 8, 12), (16, 8, 12)]
     kinds = [type(layer).__name__ for layer in network.features]
-    block = ["Conv2d", "BatchNorm2d", "ReLU"]
-    assert kinds == [*block, "MaxPool2d", *block, "MaxPool2d", *block]
+    block = ["Conv2d", "BatchNorm2d"]
+    assert kinds == [*block, "MaxPool2d", "ReLU", *block, "MaxPool2d", "ReLU", *block, "ReLU"]
+
+
+def test_pooling_before_relu_gives_what_relu_before_pooling_gives():
+    network, batch = TextureFCN(2, 5, (4, 6)), torch.randn(3, 2, 14, 11)
+    network(batch)  # moves the statistics away from 0 and 1
+    conv1, norm1, pool, relu, conv2, norm2, _, _, conv3, norm3, _ = network.eval().features
+    expected = pool(relu(norm1(conv1(batch))))
+    expected = pool(relu(norm2(conv2(expected))))
+    expected = relu(norm3(conv3(expected))).mean(dim=(2, 3))
+    assert torch.equal(network(batch), expected)
 
 
 def test_number_of_weights_by_hand():

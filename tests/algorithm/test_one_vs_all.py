@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from lmfcn.algorithm.errors import TrainingError, TrainingWarning
+from lmfcn.algorithm.errors import TrainingError
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.one_vs_all import one_against_all, train_side_by_side
 from lmfcn.algorithm.settings import Settings
@@ -50,10 +50,10 @@ def test_results_come_in_order_from_any_backend(problem, backend):
         assert one.history.column("n_support") == other.history.column("n_support")
 
 
-def test_warnings_and_errors_name_the_network(problem):
+def test_messages_and_errors_name_the_network(problem):
     stuck = {"Class 'a'": partial(make, *problem, C=1e-6, wr_close=0, stand_ins=False)}
-    with pytest.warns(TrainingWarning, match="Class 'a': Training ended in epoch 0"):
-        train_side_by_side(stuck, 1, lambda _: None)
+    (trained,) = train_side_by_side(stuck, 1, lambda _: None)
+    assert trained.message.startswith("Class 'a': Training ended in epoch 0")
     same = {"Class 'b'": partial(make, np.zeros((8, 8, 8, 1), np.uint8), torch.arange(8) % 2)}
     with pytest.raises(TrainingError, match="Class 'b': All 8 images have the same latents"):
         train_side_by_side(same, 1, lambda _: None)

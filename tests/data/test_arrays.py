@@ -57,7 +57,7 @@ def test_bad_images_are_refused_with_a_reason(bad, message):
     [
         ([0, 1, 1], "same length, got 4 images and 3 labels"),
         ([[0], [1], [1], [0]], r"one label per image, shape \(n_images,\), got shape \(4, 1\)"),
-        ([1, 1, 1, 1], r"at least two classes, got 1: \[1\]"),
+        ([1, 1, 1, 1], r"at least two classes, got 1 class: \[1\]"),
         ([0.0, 1.0, np.nan, 0.0], "must not hold NaN"),
         (np.array(["a", 1, "a", 1], dtype=object), "entries of one type"),
     ],
@@ -67,7 +67,7 @@ def test_bad_labels_are_refused_with_a_reason(bad, message):
         check_labels(bad, 4)
 
 
-@pytest.mark.parametrize("labels", [["b", "a", "b"], [3, -1, 3], [True, False, True], [2.5, 0.5, 2.5]])
+@pytest.mark.parametrize("labels", [["b", "a", "b"], [3, -1, 3], [True, False, True], [3.0, 1.0, 3.0]])
 def test_labels_of_any_kind_are_numbered_in_sorted_order(labels):
     classes, numbers = check_labels(labels, 3)
     assert numbers.tolist() == [1, 0, 1]

@@ -1,7 +1,7 @@
 """From scores to probabilities and prediction sets, by images that the SVM has not learnt from."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,25 +20,31 @@ class Calibration:
         Factor on the scores before the softmax, the inverse of a temperature.
     true_probabilities : Tensor (m,)
         What each held-out image's own class was given, ascending; the basis of prediction sets.
-    error : float
-        Expected calibration error on held-out images, each judged by a factor that others chose.
+    error : float or None
+        Expected calibration error on held-out images, each judged by a factor that others chose; None if
+        nothing could be held out.
     held_out : bool
         Whether the networks had not seen the images either. If not, the probabilities are too confident.
     """
 
     sharpness: float
     true_probabilities: Tensor
-    error: float
+    error: float | None
     held_out: bool
+
+    def under(self, scores: Tensor, labels: Tensor) -> "Calibration":
+        """Return the same for other scores (m, n_scores) of the held-out images."""
+        return replace(self, true_probabilities=_true_probabilities(scores, labels, self.sharpness))
 
 
 def calibrate(scores: Tensor, labels: Tensor, *, held_out: bool) -> Calibration:
     """Learn from the scores (m, n_scores) of held-out images and their classes (m,)."""
     scores = scores.double()
+    if len(labels) == 0:
+        return Calibration(1.0, scores.new_empty(0), None, held_out=False)
     sharpness = fit_sharpness(scores, labels)
-    true = probabilities(scores, sharpness).gather(1, labels[:, None])[:, 0]
     error = expected_calibration_error(labels, _cross_fitted(scores, labels))
-    return Calibration(sharpness, true.sort().values, error, held_out)
+    return Calibration(sharpness, _true_probabilities(scores, labels, sharpness), error, held_out)
 
 
 def probabilities(scores: Tensor, sharpness: float) -> Tensor:
@@ -109,6 +115,20 @@ def least_probability(true_probabilities: Tensor, coverage: float) -> float:
     n_images = len(true_probabilities)
     rank = math.ceil((n_images + 1) * coverage - 1e-9)
     return 0.0 if rank > n_images else float(true_probabilities.sort(descending=True).values[rank - 1])
+
+
+def equal_prior_shift(labels: Tensor, sharpness: float) -> Tensor:
+    """Return what to add to the scores (n_scores,) for probabilities as if all classes were equally frequent.
+
+    By Bayes' rule, a probability divided by its class's share among `labels` is the one under equal shares.
+    """
+    logs = torch.bincount(labels).double().log()
+    shift = logs.mean() - logs if len(logs) > 2 else logs[:1] - logs[1:]
+    return shift / sharpness
+
+
+def _true_probabilities(scores: Tensor, labels: Tensor, sharpness: float) -> Tensor:
+    return probabilities(scores, sharpness).gather(1, labels[:, None])[:, 0].sort().values
 
 
 def _logits(scores: Tensor) -> Tensor:

@@ -33,8 +33,8 @@ class Decision:
 
     def scores(self, latents: Tensor) -> Tensor:
         """Return scores (m, n_scores) for latents (m, phi) as the network gives them."""
-        squared = squared_distances(self.scale.apply(latents), self.support_latents)
-        return rbf_kernel(squared, self.gamma) @ self.coefficients + self.intercepts
+        kernel = rbf_kernel(squared_distances(self.scale.apply(latents), self.support_latents), self.gamma)
+        return kernel @ self.coefficients.to(kernel) + self.intercepts.to(kernel)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the parts that are tensors, by name, for a file."""

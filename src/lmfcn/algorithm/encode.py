@@ -1,13 +1,21 @@
 """Step 1: latents of many images, batch by batch and without gradient."""
 
+import copy
 from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-ENCODING_BATCH = 32
-"""Images per forward pass; small enough for the activations to stay near the processor's caches."""
+REFRESH_BATCH = 32
+"""Images over which batch normalisation takes one mean and variance when its statistics are refreshed."""
+
+_ACTIVATION_BYTES = 2**23
+"""Most memory for the largest layer of an encoding batch: near the processor's caches, and far below the size
+from which every allocation starts with pages that have to be zeroed."""
+
+_MOST_IMAGES = 256
 
 
 class LazyImages(Protocol):
@@ -18,6 +26,9 @@ class LazyImages(Protocol):
         """A number (n,) for each image; images with the same number have the same size."""
 
     def __len__(self) -> int: ...
+
+    def sizes(self) -> np.ndarray:
+        """Return height and width (n, 2) of every image."""
 
     def batch(self, positions: np.ndarray) -> np.ndarray:
         """Return some images of equal size as one array (b, h, w, c)."""
@@ -49,12 +60,42 @@ def scale_pixels(images: Tensor) -> Tensor:
 
 def encode(network: nn.Module, images: Images, device: torch.device) -> Tensor:
     """Return the latents *T* (n, latent_dim) of images (n, h, w, c); the network is left in eval mode."""
-    network.eval()
-    parts = equal_size_batches(images, np.arange(len(images)), ENCODING_BATCH)
+    folded = fold_batch_norm(network.eval())
+    parts = equal_size_batches(images, np.arange(len(images)), encoding_batch(network, images))
     with torch.no_grad():
-        encoded = torch.cat([network(to_batch(take(images, part), device)) for part in parts])
+        encoded = torch.cat([folded(to_batch(take(images, part), device)) for part in parts])
     order = torch.from_numpy(np.concatenate(parts)).to(device)
     return torch.empty_like(encoded).index_copy_(0, order, encoded)
+
+
+def fold_batch_norm(network: nn.Module) -> nn.Module:
+    """Return a copy for encoding in which batch normalisations are part of the convolutions before them.
+
+    With fixed statistics both are linear, so one convolution does it. The copy shares everything else with
+    the network, which must be in eval mode.
+    """
+    if not isinstance(network, nn.Sequential):
+        other = copy.copy(network)
+        other._modules = {name: part and fold_batch_norm(part) for name, part in network._modules.items()}
+        return other
+    layers: list[nn.Module] = []
+    for layer in network:
+        if isinstance(layer, nn.BatchNorm2d) and layers and isinstance(layers[-1], nn.Conv2d):
+            layers[-1] = fuse_conv_bn_eval(layers[-1], layer)
+        else:
+            layers.append(fold_batch_norm(layer))
+    return nn.Sequential(*layers)
+
+
+def encoding_batch(network: nn.Module, images: Images) -> int:
+    """Return how many images to encode at once."""
+    if isinstance(images, np.ndarray):
+        largest = images.shape[1] * images.shape[2]
+    else:
+        largest = int(images.sizes().prod(axis=1).max())
+    # The first convolution works on whole images; behind it they are a quarter of the size or less.
+    filters = next((layer.out_channels for layer in network.modules() if isinstance(layer, nn.Conv2d)), 1)
+    return max(1, min(_MOST_IMAGES, _ACTIVATION_BYTES // (4 * filters * largest)))
 
 
 def refresh_batch_norm(network: nn.Module, images: Images, device: torch.device) -> None:
@@ -70,7 +111,7 @@ def refresh_batch_norm(network: nn.Module, images: Images, device: torch.device)
     network.train()
     n_images = 0
     with torch.no_grad():
-        for part in equal_size_batches(images, _dealt_out(len(images)), ENCODING_BATCH):
+        for part in equal_size_batches(images, _dealt_out(len(images)), REFRESH_BATCH):
             n_images += len(part)
             for layer in layers:
                 layer.momentum = len(part) / n_images  # a running mean in which every image weighs the same
@@ -85,7 +126,7 @@ def _dealt_out(n_images: int) -> np.ndarray:
 
     Images often come sorted by class; batches of neighbours would then not show the spread between classes.
     """
-    n_batches = -(-n_images // ENCODING_BATCH)
+    n_batches = -(-n_images // REFRESH_BATCH)
     return np.concatenate([np.arange(start, n_images, n_batches) for start in range(n_batches)])
 
 

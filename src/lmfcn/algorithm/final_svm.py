@@ -32,6 +32,7 @@ class FinalSVM:
     held_out : Tensor (m,)
         Rows that were scored by SVMs that had not learnt from them.
     held_out_scores : Tensor (m, n_scores)
+        Each from an SVM, and under a C and gamma, that its image had no part in.
     """
 
     decision: Decision
@@ -67,7 +68,7 @@ def fit_final_svm(
     gamma = gamma_from_scale(latents, settings.gamma_factor) if settings.gamma == "scale" else settings.gamma
     rule = _Rule(settings.C, gamma, settings.balanced, weights)
     held_out = (folds != ALWAYS).nonzero()[:, 0]
-    scores = squared.new_empty(0)
+    scores = squared.new_empty(0, 1)
     if len(held_out):
         rule, scores = _choose(rule, squared, labels, folds, several=settings.refit)
     margin = rule.fit(rbf_kernel(squared, rule.gamma), labels)
@@ -94,19 +95,31 @@ class _Rule:
 
 
 def _choose(first: _Rule, squared: Tensor, labels: Tensor, folds: Tensor, *, several: bool) -> tuple[_Rule, Tensor]:
-    """Return the rule with the likeliest held-out scores, and those; the first one on a tie."""
-    best, best_surprise, best_scores = first, float("inf"), squared.new_empty(0)
+    """Return the rule with the likeliest held-out scores (the first one on a tie), and honest held-out scores.
+
+    Scores of the chosen rule would flatter it, because it was chosen by them: each fold is scored under the rule
+    that the other folds choose.
+    """
     held_out = folds != ALWAYS
+    labels_out, folds_out = labels[held_out], folds[held_out]
+    rules, scores = [], []
     for gamma_factor in GAMMA_FACTORS if several else (1.0,):
         kernel = rbf_kernel(squared, first.gamma * gamma_factor)
         for c_factor in C_FACTORS if several else (1.0,):
-            rule = replace(first, C=first.C * c_factor, gamma=first.gamma * gamma_factor)
-            scores = _held_out_scores(rule, kernel, labels, folds)[held_out]
-            sharpness = fit_sharpness(scores, labels[held_out])
-            surprise = negative_log_likelihood(scores, labels[held_out], sharpness)
-            if surprise < best_surprise:
-                best, best_surprise, best_scores = rule, surprise, scores
-    return best, best_scores
+            rules.append(replace(first, C=first.C * c_factor, gamma=first.gamma * gamma_factor))
+            scores.append(_held_out_scores(rules[-1], kernel, labels, folds)[held_out])
+    honest = scores[0].clone()
+    for fold in folds_out.unique().tolist() if several else []:
+        mine = folds_out == fold
+        others = ~mine if bool((~mine).any()) else mine
+        honest[mine] = scores[_likeliest([part[others] for part in scores], labels_out[others])][mine]
+    return rules[_likeliest(scores, labels_out)], honest
+
+
+def _likeliest(candidates: list[Tensor], labels: Tensor) -> int:
+    """Return which scores (m, n_scores) make the classes (m,) most likely, each under its own best sharpness."""
+    surprises = [negative_log_likelihood(part, labels, fit_sharpness(part, labels)) for part in candidates]
+    return surprises.index(min(surprises))
 
 
 def _held_out_scores(rule: _Rule, kernel: Tensor, labels: Tensor, folds: Tensor) -> Tensor:

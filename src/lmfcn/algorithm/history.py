@@ -16,7 +16,7 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """One epoch of one binary problem, measured at its start; only `n_backpropagated` tells of its updates.
+    """One epoch of one network, measured at its start; only `n_backpropagated` tells of its updates.
 
     Epoch 0 is the untrained network, epoch k the network after k rounds of back-propagation.
     """

@@ -77,6 +77,7 @@ def survey(
         gamma = gamma_from_scale(latents, settings.gamma_factor) if settings.gamma == "scale" else settings.gamma
         kernel = rbf_kernel(squared, gamma)
         margin = fit_margin(kernel, labels, settings.C, balanced=settings.balanced, weights=weights)
+        del kernel  # as large as the distances, which the anchors still need
     with clock("anchors"):
         anchors = choose_anchors(distances_in_place(squared), labels, margin, settings)
     loss_unit = math.sqrt(gamma) if settings.units == "kernel" else 1.0

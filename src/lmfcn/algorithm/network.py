@@ -12,7 +12,9 @@ class TextureFCN(nn.Module):
 
     Each 3x3 convolution is followed by batch normalisation and ReLU; every hidden one also by a max
     pooling that halves height and width. Global average pooling makes the output independent of the
-    image size. The convolutions have no bias: the batch normalisation behind them would cancel it.
+    image size. The convolutions have no bias: the batch normalisation behind them would cancel it. Pooling
+    comes before ReLU, which gives the same values (the larger of two numbers stays the larger) for a
+    quarter of the work and half of the memory.
 
     Parameters
     ----------
@@ -49,20 +51,21 @@ class TextureFCN(nn.Module):
         layers: list[nn.Module] = []
         channels = in_channels
         for width in self.widths:
-            layers += [*_convolution_block(channels, width, generator), nn.MaxPool2d(3, stride=2, padding=1)]
+            layers += [*_convolution(channels, width, generator), nn.MaxPool2d(3, stride=2, padding=1)]
+            layers += [nn.ReLU(inplace=True)]
             channels = width
-        layers += _convolution_block(channels, latent_dim, generator)
+        layers += [*_convolution(channels, latent_dim, generator), nn.ReLU(inplace=True)]
         self.features = nn.Sequential(*layers)
         # Convolutions over interleaved channels are about twice as fast on a CPU, and images come that way.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, batch: Tensor) -> Tensor:
         """Return latents (b, latent_dim) of a batch (b, c, h, w) of pixels in [0, 1]."""
-        return self.features(batch).mean(dim=(2, 3))
+        return self.features(batch.to(next(self.parameters()).dtype)).mean(dim=(2, 3))
 
 
-def _convolution_block(inputs: int, outputs: int, generator: torch.Generator) -> list[nn.Module]:
+def _convolution(inputs: int, outputs: int, generator: torch.Generator) -> list[nn.Module]:
     # skip_init keeps torch from drawing the first weights from its global generator.
     convolution = nn.utils.skip_init(nn.Conv2d, inputs, outputs, kernel_size=3, padding=1, bias=False)
     nn.init.kaiming_uniform_(convolution.weight, a=math.sqrt(5), generator=generator)
-    return [convolution, nn.BatchNorm2d(outputs), nn.ReLU()]
+    return [convolution, nn.BatchNorm2d(outputs)]

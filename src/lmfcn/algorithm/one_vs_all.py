@@ -3,7 +3,6 @@
 Their SVMs are thrown away; the latents of all networks, one behind the other, go to one multiclass SVM (final_svm.py).
 """
 
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -11,7 +10,7 @@ from dataclasses import replace
 import joblib
 import torch
 
-from lmfcn.algorithm.errors import TrainingError, TrainingWarning
+from lmfcn.algorithm.errors import TrainingError
 from lmfcn.algorithm.training import Problem, Trained, Training
 
 
@@ -33,7 +32,7 @@ def train_side_by_side(
     Parameters
     ----------
     trainings : mapping of callables
-        Each makes one training, under the name that warnings and errors call it by. They are called in the
+        Each makes one training, under the name that messages and errors call it by. They are called in the
         workers, so they must be picklable.
     n_jobs : int or None
         As everywhere in joblib; the backend is the one in force. Workers share the cores evenly.
@@ -44,23 +43,19 @@ def train_side_by_side(
     n_threads = max(1, torch.get_num_threads() // n_workers)
     tasks = (joblib.delayed(_run)(name, make, n_threads) for name, make in trainings.items())
     done: dict[str, Trained] = {}
-    for name, trained, messages in joblib.Parallel(n_jobs=n_workers, return_as="generator_unordered")(tasks):
+    for name, trained in joblib.Parallel(n_jobs=n_workers, return_as="generator_unordered")(tasks):
         done[name] = trained
         finished(trained)
-        for message in messages:
-            warnings.warn(f"{name}: {message}", TrainingWarning, stacklevel=2)
     return [done[name] for name in trainings]
 
 
-def _run(name: str, make: Callable[[], Training], n_threads: int) -> tuple[str, Trained, list[str]]:
-    # Warnings in a worker would be lost; the caller repeats them.
-    with _threads(n_threads), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", TrainingWarning)
+def _run(name: str, make: Callable[[], Training], n_threads: int) -> tuple[str, Trained]:
+    with _threads(n_threads):
         try:
             trained = make().run()
         except TrainingError as error:
             raise TrainingError(f"{name}: {error}") from error
-    return name, trained, [str(warning.message) for warning in caught]
+    return name, replace(trained, message=trained.message and f"{name}: {trained.message}")
 
 
 @contextmanager

@@ -46,6 +46,9 @@ class Settings:
     weight_decay : float
     balanced : bool
         Whether both sides of every SVM weigh the same, however many images they have.
+    prior_shift : float
+        How far the last SVM leans towards rare classes: 0 decides by their frequency in the data, 1 as if all
+        classes were equally frequent.
     refit : bool
         Whether the final SVM chooses its C and gamma by cross-validation and learns from the validation
         images too.
@@ -72,6 +75,7 @@ class Settings:
     final_rate: float = 0.1
     weight_decay: float = 1e-2
     balanced: bool = False
+    prior_shift: float = 0.5
     refit: bool = True
 
 
@@ -90,6 +94,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "optimizer": "adadelta",
         "learning_rate": 0.1,
         "weight_decay": 0.1,
+        "prior_shift": 0.0,
         "refit": False,
     }
 }

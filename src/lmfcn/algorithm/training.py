@@ -1,7 +1,6 @@
 """One network from first to last epoch: the epoch's five steps, the loop, the epoch that is kept."""
 
 import copy
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +11,7 @@ from torch import Tensor
 from lmfcn.algorithm.backpropagation import Descent, losses
 from lmfcn.algorithm.decision import Decision
 from lmfcn.algorithm.encode import Images, encode, refresh_batch_norm
-from lmfcn.algorithm.errors import TrainingError, TrainingWarning
+from lmfcn.algorithm.errors import TrainingError
 from lmfcn.algorithm.geometry import has_spread
 from lmfcn.algorithm.history import EpochRecord, History, Stopwatch
 from lmfcn.algorithm.latent_space import LatentSpace, survey
@@ -56,10 +55,11 @@ class KeptEpoch:
 
 @dataclass(frozen=True)
 class Trained:
-    """What is left of a training when it has ended."""
+    """What is left of a training when it has ended, with a message if it ended early."""
 
     kept: KeptEpoch
     history: History[EpochRecord]
+    message: str | None = None
 
 
 Observer = Callable[[EpochRecord, LatentSpace], None]
@@ -121,9 +121,8 @@ class Training:
                 self.observe(record, space)
             if self.save is not None:
                 self.save(self)
-        if len(self.history) <= self.settings.epochs:
-            self._explain_early_end(self.history[-1])
-        return Trained(self.kept, self.history)
+        early = len(self.history) <= self.settings.epochs
+        return Trained(self.kept, self.history, _explain_early_end(self.history[-1]) if early else None)
 
     @property
     def finished(self) -> bool:
@@ -183,21 +182,6 @@ class Training:
         network = copy.deepcopy(self.network)
         return KeptEpoch(epoch, score or 0.0, network, space.decision, space.margin.support)
 
-    def _explain_early_end(self, record: EpochRecord) -> None:
-        """Warn why nothing moved: every later epoch would be the same."""
-        if record.n_without_anchor == 0 and record.n_settled == 0:
-            message = (
-                "every image is a support vector, and support vectors are not moved by these terms; try a larger C"
-            )
-        elif record.n_without_anchor == 0:
-            message = "no image violates a term of the loss that is switched on, so there is nothing left to learn"
-        else:
-            message = (
-                f"none of the {record.n_without_anchor} images that should move has an allowed anchor"
-                f" ({record.n_settled} of all images are settled); try a larger C or a smaller gamma_factor"
-            )
-        warnings.warn(f"Training ended in epoch {record.epoch}: {message}.", TrainingWarning, stacklevel=2)
-
     def _describe(self, space: LatentSpace) -> dict[str, Any]:
         """Return the part of an epoch's record that its latent space tells."""
         margin, labels = space.margin, self.problem.labels
@@ -216,6 +200,20 @@ class Training:
             "n_without_anchor": space.anchors.n_without,
             "gamma": space.decision.gamma,
         }
+
+
+def _explain_early_end(record: EpochRecord) -> str:
+    """Say why nothing moved: every later epoch would be the same."""
+    if record.n_without_anchor == 0 and record.n_settled == 0:
+        reason = "every image is a support vector, and support vectors are not moved by these terms; try a larger C"
+    elif record.n_without_anchor == 0:
+        reason = "no image violates a term of the loss that is switched on, so there is nothing left to learn"
+    else:
+        reason = (
+            f"none of the {record.n_without_anchor} images that should move has an allowed anchor"
+            f" ({record.n_settled} of all images are settled); try a larger C or a smaller gamma_factor"
+        )
+    return f"Training ended in epoch {record.epoch}: {reason}."
 
 
 def _collapse_message(epoch: int, n_images: int) -> str:

@@ -80,14 +80,38 @@ def check_labels(y: Any, n_images: int) -> tuple[np.ndarray, np.ndarray]:
         raise ValueError(f"y must hold one label per image, shape (n_images,), got shape {labels.shape}.")
     if len(labels) != n_images:
         raise ValueError(f"X and y must have the same length, got {n_images} images and {len(labels)} labels.")
-    if np.issubdtype(labels.dtype, np.floating) and not np.isfinite(labels).all():
-        raise ValueError("y must not hold NaN or infinite labels; remove those images or label them.")
+    labels = _plain_labels(labels)
     classes, numbers = np.unique(labels, return_inverse=True)
     if len(classes) < 2:
         raise ValueError(
             f"y must hold at least two classes, got {_count(len(classes), 'class', 'classes')}: {classes.tolist()}."
         )
     return classes, numbers
+
+
+def _plain_labels(labels: np.ndarray) -> np.ndarray:
+    """Return labels as text or numbers, the types that a model file can hold."""
+    if labels.dtype == object:
+        kinds = {type(label) for label in labels.tolist()}
+        if kinds <= {int, bool}:
+            labels = labels.astype(bool if kinds == {bool} else np.int64)
+        elif not all(issubclass(kind, str) for kind in kinds):
+            raise ValueError(f"y must hold text or numbers, got {kinds.pop().__name__}; convert the labels.")
+    elif labels.dtype.kind == "T":
+        labels = labels.astype(str)
+    elif labels.dtype.kind not in "iufbU":
+        raise ValueError(f"y must hold text or numbers, got {labels.dtype}; convert the labels.")
+    if labels.dtype.kind == "f":
+        if not np.isfinite(labels).all():
+            raise ValueError("y must not hold NaN or infinite labels; remove those images or label them.")
+        fractions = labels[labels != np.rint(labels)]
+        if len(fractions):
+            raise ValueError(
+                f"Unknown label type: y must hold names or whole numbers, got fractions such as {fractions[0]};"
+                " a quantity has to be divided into classes first."
+            )
+        labels = labels.astype(np.float64)
+    return labels
 
 
 def as_entries(name: str, values: Any) -> np.ndarray:

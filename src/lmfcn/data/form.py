@@ -47,9 +47,9 @@ def load_any(
 
     A collection that has a frame of its own keeps it.
     """
-    if row_shape is not None and isinstance(X, np.ndarray) and X.ndim == 2:
-        return images_of_rows(X, row_shape)
     X = as_collection(X)
+    if row_shape is not None and not isinstance(X, ImageCollection):
+        return images_of_rows(np.asarray(X), row_shape)
     if isinstance(X, ImageCollection) and X.is_whole and X.frame == AS_IT_IS:
         X = X.framed(frame)
     return load_images(X, verbose=verbose)

@@ -40,6 +40,8 @@ def images_of_rows(rows: np.ndarray, row_shape: RowShape) -> np.ndarray:
     >>> images_of_rows(np.zeros((5, 24)), (4, 2, 3)).shape
     (5, 4, 2, 3)
     """
+    if rows.ndim != 2:
+        raise ValueError(f"X must hold one row of pixels per image, shape (n_images, n_pixels), got {rows.shape}.")
     try:
         images = rows.reshape(len(rows), *row_shape)
     except ValueError as error:

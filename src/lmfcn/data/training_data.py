@@ -89,7 +89,9 @@ def check_training_data(
     everything = LabelledImages(images, numbers, groups, np.arange(len(images)))
     if validation is not None:
         check_class_sizes(classes, numbers, smallest=2)
-        return TrainingData(classes, form, everything, _check_validation(validation, form, classes, len(images)))
+        checked = _check_validation(validation, form, classes, len(images))
+        _check_no_shared_group(groups, checked.groups)
+        return TrainingData(classes, form, everything, checked)
     if fraction == 0:
         check_class_sizes(classes, numbers, smallest=2)
         return TrainingData(classes, form, everything, None)
@@ -100,14 +102,15 @@ def check_training_data(
 
 
 def _check_validation(validation: Any, form: ImageForm, classes: np.ndarray, n_before: int) -> LabelledImages:
-    groups = None
     if isinstance(validation, ImageCollection):
-        groups, validation = validation.groups, (validation, validation.labels)
+        validation = (validation, validation.labels)
     if not isinstance(validation, tuple) or len(validation) != 2:
         raise ValueError(f"validation must be a tuple (X, y) or a collection, got {type(validation).__name__}.")
+    groups = validation[0].groups if isinstance(validation[0], ImageCollection) else None
     try:
         images = form.load(validation[0])
         found, numbers = check_labels(validation[1], len(images))
+        groups = None if groups is None else check_groups(groups, len(images))
     except CollectionError:
         raise  # names its files
     except ValueError as error:
@@ -119,3 +122,14 @@ def _check_validation(validation: Any, form: ImageForm, classes: np.ndarray, n_b
             f" on one side only: {unlike}."
         )
     return LabelledImages(images, numbers, groups, n_before + np.arange(len(images)))
+
+
+def _check_no_shared_group(groups: np.ndarray | None, validation_groups: np.ndarray | None) -> None:
+    if groups is None or validation_groups is None:
+        return
+    shared = sorted(set(groups.tolist()) & set(validation_groups.tolist()), key=str)
+    if shared:
+        raise ValueError(
+            f"{len(shared)} groups have training and validation images, among them {shared[:3]};"
+            " divide the images by group, or hand over X alone and let fit hold some out."
+        )

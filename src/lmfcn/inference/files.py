@@ -10,23 +10,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lmfcn.algorithm.calibration import Calibration
+from lmfcn.algorithm.calibration import Calibration, probabilities
 from lmfcn.algorithm.decision import Decision
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.data.form import ImageForm
 from lmfcn.data.framing import Frame
+from lmfcn.data.rows import check_row_shape
 from lmfcn.inference.model import TextureModel
 from lmfcn.tensor_files import FileError, read_tensors, write_tensors
 
 KIND = "lmfcn model"
 VERSION = 1
 _LARGEST_COUNT = 10**6
+_LARGEST_SIDE = 2**14
 _LABEL_TYPES: dict[str, tuple[type, ...]] = {"i": (int,), "u": (int,), "f": (float,), "b": (bool,), "U": (str,)}
 
 
 def save(model: TextureModel, path: str | Path) -> None:
     """Write a model to a file, whole or not at all: weights, support vectors' latents, and how it came about."""
-    networks = model.networks.networks
+    networks = model.members
     first = networks[0]
     values = {
         "networks": {
@@ -66,19 +68,14 @@ def load(path: str | Path) -> TextureModel:
     values, tensors = read_tensors(path, KIND, VERSION)
     try:
         return _build(values, tensors)
-    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError, MemoryError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise FileError(f"{path} is not a sound model: {reason.splitlines()[0]}.") from error
 
 
 def _build(values: dict[str, Any], tensors: dict[str, Tensor]) -> TextureModel:
     classes = _read_classes(values["classes"])
-    calibration = Calibration(
-        sharpness=_number("sharpness", values["calibration"]["sharpness"]),
-        true_probabilities=tensors.pop("calibration.true_probabilities"),
-        error=_number("calibration error", values["calibration"]["error"], zero=True),
-        held_out=bool(values["calibration"]["held_out"]),
-    )
+    calibration = _read_calibration(values["calibration"], tensors.pop("calibration.true_probabilities"))
     parts = {
         name.removeprefix("decision."): tensors.pop(name) for name in list(tensors) if name.startswith("decision.")
     }
@@ -90,7 +87,30 @@ def _build(values: dict[str, Any], tensors: dict[str, Tensor]) -> TextureModel:
     if networks[0].in_channels != form.channels:
         raise ValueError(f"its networks take {networks[0].in_channels} channels, its images have {form.channels}")
     decision = Decision.of_tensors(parts, _number("gamma", values["gamma"]), torch.device("cpu"))
-    return TextureModel(networks, decision, calibration, classes, form, dict(values["record"]))
+    model = TextureModel(networks, decision, calibration, classes, form, dict(values["record"]))
+    _try_out(model)
+    return model
+
+
+def _try_out(model: TextureModel) -> None:
+    """Refuse numbers that are finite one by one, but not what comes of them."""
+    images = torch.stack([torch.zeros(8, 8, model.form.channels), torch.ones(8, 8, model.form.channels)])
+    with torch.no_grad():
+        if not bool(torch.isfinite(probabilities(model(images), model.calibration.sharpness)).all()):
+            raise ValueError("its numbers are so large or small that predictions are not finite")
+
+
+def _read_calibration(values: dict[str, Any], true_probabilities: Tensor) -> Calibration:
+    if true_probabilities.ndim != 1 or true_probabilities.dtype != torch.float64:
+        raise ValueError("its held-out probabilities are not a row of numbers")
+    if type(values["held_out"]) is not bool:
+        raise ValueError("it does not say whether images were held out")
+    return Calibration(
+        sharpness=_number("sharpness", values["sharpness"]),
+        true_probabilities=true_probabilities,
+        error=None if values["error"] is None else _number("calibration error", values["error"], zero=True),
+        held_out=values["held_out"],
+    )
 
 
 def _read_networks(shape: dict[str, Any], tensors: dict[str, Tensor]) -> list[TextureFCN]:
@@ -137,23 +157,32 @@ def _check_decision(parts: dict[str, Tensor], latent_dim: int, n_scores: int) ->
     }
     if {name: tuple(part.shape) for name, part in parts.items()} != expected or n_support == 0:
         raise ValueError("the parts of its decision do not fit each other")
+    if not all(part.is_floating_point() for part in parts.values()):
+        raise ValueError("its decision has parts that are not floating point numbers")
     if bool((parts["std"] <= 0).any()):
         raise ValueError("its latents have a standard deviation that is not positive")
 
 
 def _read_form(values: dict[str, Any]) -> ImageForm:
     frame = dict(values["frame"])
-    frame["size"] = None if frame["size"] is None else tuple(_count("size", side) for side in frame["size"])
+    if (frame["size"] is None) != (frame["fit"] == "keep"):
+        raise ValueError("it asks for a size without a way to get there, or the reverse")
+    if frame["size"] is not None:
+        frame["size"] = tuple(_count("size", side, largest=_LARGEST_SIDE) for side in frame["size"])
+        if len(frame["size"]) != 2:
+            raise ValueError("it asks for a size that is not height and width")
     row_shape = values["row_shape"]
     if values["pixels"] not in ("uint8", "uint16", "float"):
         raise ValueError(f"it has pixels of an unknown kind, {values['pixels']!r:.20}")
     if frame["color"] not in ("keep", "grey", "rgb") or frame["fit"] not in ("keep", "resize", "crop"):
         raise ValueError("it asks for an unknown treatment of images")
+    if {"grey": 1, "rgb": 3}.get(frame["color"], values["channels"]) != values["channels"]:
+        raise ValueError(f"it asks for {frame['color']} images with {values['channels']!r:.20} channels")
     return ImageForm(
         channels=_count("channels", values["channels"]),
         pixels=values["pixels"],
         frame=Frame(**frame),
-        row_shape=None if row_shape is None else tuple(int(side) for side in row_shape),
+        row_shape=None if row_shape is None else check_row_shape(row_shape),
     )
 
 
@@ -175,14 +204,17 @@ def _read_classes(described: dict[str, Any]) -> np.ndarray:
     allowed = (str,) if kind == "object" else _LABEL_TYPES.get(dtype.kind, ())
     if not isinstance(labels, list) or len(labels) < 2 or not all(type(label) in allowed for label in labels):
         raise ValueError("its labels are not what they say they are")
-    if dtype.itemsize > _LARGEST_COUNT or len(set(labels)) != len(labels):
+    if dtype.kind == "U" and dtype.itemsize > 4 * max(1, *(len(label) for label in labels)):
+        raise ValueError("its labels ask for more memory than they need")
+    classes = np.array(labels, dtype=dtype)
+    if classes.tolist() != labels or len(set(labels)) != len(labels):
         raise ValueError("its labels are not what they say they are")
-    return np.array(labels, dtype=dtype)
+    return classes
 
 
-def _count(name: str, value: Any) -> int:
-    if type(value) is not int or not 1 <= value <= _LARGEST_COUNT:
-        raise ValueError(f"{name} must be a whole number from 1 to {_LARGEST_COUNT}, but is {value!r:.40}")
+def _count(name: str, value: Any, largest: int = _LARGEST_COUNT) -> int:
+    if type(value) is not int or not 1 <= value <= largest:
+        raise ValueError(f"{name} must be a whole number from 1 to {largest}, but is {value!r:.40}")
     return value
 
 

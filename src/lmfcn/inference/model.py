@@ -1,6 +1,7 @@
 """The fitted model: preprocessing, networks, RBF decision and calibration in one torch module."""
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,6 @@ class Networks(nn.Module):
     def __init__(self, networks: Sequence[TextureFCN]) -> None:
         super().__init__()
         self.members = nn.ModuleList(networks)
-
-    @property
-    def networks(self) -> list[TextureFCN]:
-        """The networks in the order of their latents."""
-        return list(self.members)  # type: ignore[arg-type]
 
     def forward(self, batch: Tensor) -> Tensor:
         """Return latents (b, n_networks * latent_dim)."""
@@ -92,6 +88,11 @@ class TextureModel(nn.Module):
         return Decision(scale, self.gamma, self.support_latents, self.coefficients, self.intercepts)
 
     @property
+    def members(self) -> list[TextureFCN]:
+        """The networks in the order of their latents."""
+        return list(self.networks.members)  # type: ignore[arg-type]
+
+    @property
     def device(self) -> torch.device:
         """Where the model computes; move it with `model.to("cuda")`."""
         return self.mean.device
@@ -115,11 +116,11 @@ class TextureModel(nn.Module):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return calibrated probabilities (n, n_classes)."""
-        return self._probabilities(X)
+        return probabilities(self._scores(X), self.calibration.sharpness).cpu().numpy()
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable label (n,) of every image."""
-        return self.classes[self._probabilities(X).argmax(axis=1)]
+        return self.classes[self.predict_proba(X).argmax(axis=1)]
 
     def predict_set(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Return for every image which classes (n, n_classes) cannot be ruled out.
@@ -128,26 +129,24 @@ class TextureModel(nn.Module):
         ----------
         X : images
         coverage : float
-            The share of images whose true class shall be in their set (split-conformal prediction: the promise holds
-            on average over images of the same kind as the validation images).
+            The share of images whose true class shall be in their set, on average over images of the same kind
+            as the validation images (conformal prediction).
         """
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must be between 0 and 1, got {coverage!r}.")
+        _check_share("coverage", coverage, ends=False)
         if not self.calibration.held_out:
             raise ValueError(
                 "Prediction sets need validation images, but the model was fitted without any;"
                 " fit it with validation_fraction above 0 or with validation=."
             )
-        predicted = self._probabilities(X)
+        predicted = self.predict_proba(X)
         sets = predicted >= least_probability(self.calibration.true_probabilities, coverage)
         sets[np.arange(len(sets)), predicted.argmax(axis=1)] = True  # an empty set would help nobody
         return sets
 
     def predict_or_reject(self, X: Any, confidence: float = 0.9, rejected: Any = None) -> np.ndarray:
         """Return labels (n,) where the probability is at least `confidence`, and `rejected` elsewhere."""
-        if not 0 <= confidence <= 1:
-            raise ValueError(f"confidence must be between 0 and 1, got {confidence!r}.")
-        predicted = self._probabilities(X)
+        _check_share("confidence", confidence, ends=True)
+        predicted = self.predict_proba(X)
         labels = self.classes[predicted.argmax(axis=1)].astype(object)
         labels[predicted.max(axis=1) < confidence] = rejected
         return labels
@@ -155,5 +154,9 @@ class TextureModel(nn.Module):
     def _scores(self, X: Any) -> Tensor:
         return self.decision.scores(self.latents(X))
 
-    def _probabilities(self, X: Any) -> np.ndarray:
-        return probabilities(self._scores(X), self.calibration.sharpness).cpu().numpy()
+
+def _check_share(name: str, value: Any, *, ends: bool) -> None:
+    """Refuse anything but a number between 0 and 1, with or without the ends."""
+    sound = not isinstance(value, bool) and isinstance(value, Real) and 0 <= float(value) <= 1
+    if not sound or (value in (0, 1) and not ends):
+        raise ValueError(f"{name} must be between 0 and 1, got {value!r}.")
