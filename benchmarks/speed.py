@@ -1,30 +1,49 @@
-"""Where the time of an epoch goes, as ratios measured in one run: machines differ, ratios less so.
+"""How close the package comes to what the machine can do, as ratios measured in one run.
 
-Run with `make bench`. Prints a table and writes it as JSON.
+Run with `make bench` on an idle machine. Prints a table, writes benchmarks/results/speed.json, and says what fell by more
+than 20 % against benchmarks/baseline.json. `--quick` leaves out the largest training sets; `--save-baseline` makes
+this run the one to compare with.
 """
 
+import argparse
 import json
+import resource
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
+from plain import plain_epoch, plain_network
 
-from lmfcn import make_gaussians
+from lmfcn import LMFCNClassifier, make_gaussians
 from lmfcn.algorithm.encode import encode
-from lmfcn.algorithm.history import Stopwatch
-from lmfcn.algorithm.latent_space import survey
 from lmfcn.algorithm.network import TextureFCN
+from lmfcn.algorithm.precision import convolutions_in, has_bfloat16
 from lmfcn.algorithm.settings import Settings
 from lmfcn.algorithm.training import Problem, Training
+from lmfcn.baselines.cnn import CNNClassifier
+from lmfcn.memory import reused_buffers
 
+HERE = Path(__file__).parent
 CPU = torch.device("cpu")
-SIZE, LATENT_DIM = 64, 64
-MULTIPLICATIONS = SIZE**2 * 9 * 64 + (SIZE // 2) ** 2 * 9 * 64 * 128 + (SIZE // 4) ** 2 * 9 * 128 * LATENT_DIM
+LATENT_DIM = 64
+GOALS = {
+    "encoding / matrix product, 64x64": 0.65,
+    "encoding / matrix product, 200x200": 0.65,
+    "training step, plain / ours, 64x64": 1.4,
+    "epoch, plain / ours, 200 images of 64x64": 5.0,
+    "epoch, plain / ours, 2000 images of 32x32": 10.0,
+    "import torch / import lmfcn": 5.0,
+    "import torch / lmfcn --help": 5.0,
+}
+Results = dict[str, float]
 
 
-def best_of(run: Callable[[], object], repeats: int = 3) -> float:
+def best_of(run: Callable[[], object], repeats: int = 5) -> float:
+    run()
     seconds = []
     for _ in range(repeats):
         start = time.perf_counter()
@@ -33,59 +52,170 @@ def best_of(run: Callable[[], object], repeats: int = 3) -> float:
     return min(seconds)
 
 
-def matrix_product_speed() -> float:
-    """Operations per second of a plain matrix product: what the machine can do."""
+def operations(side: int, channels: int) -> float:
+    """Additions and multiplications of one image's convolutions."""
+    total, inputs = 0.0, channels
+    for outputs in (64, 128, LATENT_DIM):
+        total += 2 * 9 * inputs * outputs * side**2
+        inputs, side = outputs, (side + 1) // 2
+    return total
+
+
+def drawn(n_images: int, side: int, channels: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    images, labels = make_gaussians(n_images // 2, side, random_state=0, channels=channels)
+    return images.reshape(n_images, side, side, channels), labels
+
+
+def encoding(results: Results) -> None:
+    """(a) The forward pass against a plain matrix product."""
     matrix = torch.rand(2048, 2048)
-    return 2 * 2048**3 / best_of(lambda: matrix @ matrix, 5)
+    for side, n_images in ((64, 64), (200, 16)):
+        images, network = drawn(n_images, side, 3)[0], TextureFCN(3, LATENT_DIM)
+        product = 2 * 2048**3 / best_of(lambda: matrix @ matrix)
+        speed = operations(side, 3) * n_images / best_of(lambda i=images, n=network: encode(n, i, CPU))
+        results[f"encoding / matrix product, {side}x{side}"] = speed / product
+        if has_bfloat16(CPU):
+            with convolutions_in(bfloat16=True, device=CPU):
+                speed = operations(side, 3) * n_images / best_of(lambda i=images, n=network: encode(n, i, CPU))
+            results[f"encoding in bfloat16 / matrix product, {side}x{side}"] = speed / product
 
 
-def encoding_speed(network: TextureFCN, images: np.ndarray) -> float:
-    return 2 * MULTIPLICATIONS * len(images) / best_of(lambda: encode(network, images, CPU))
+def training_step(results: Results) -> None:
+    """(b) Forward, backward and optimiser step on a batch of 32, against the plain loop in NCHW."""
+    batch = torch.rand(32, 64, 64, 1).permute(0, 3, 1, 2)
+
+    def stepper(network: torch.nn.Module, batch: torch.Tensor, *, bfloat16: bool = False) -> Callable[[], None]:
+        optimizer = torch.optim.AdamW(network.parameters())
+
+        def step() -> None:
+            optimizer.zero_grad(set_to_none=True)
+            with convolutions_in(bfloat16=bfloat16, device=CPU):
+                latents = network.train()(batch)
+            latents.square().mean().backward()
+            optimizer.step()
+
+        return step
+
+    plain = best_of(stepper(plain_network(1, LATENT_DIM), batch.contiguous()))
+    with reused_buffers():
+        ours = best_of(stepper(TextureFCN(1, LATENT_DIM), batch))
+        results["training step, plain / ours, 64x64"] = plain / ours
+        if has_bfloat16(CPU):
+            low = best_of(stepper(TextureFCN(1, LATENT_DIM), batch, bfloat16=True))
+            results["training step, plain / ours in bfloat16, 64x64"] = plain / low
 
 
-def epoch_seconds(images: np.ndarray, labels: torch.Tensor, settings: Settings) -> dict[str, float]:
+def our_epoch(images: np.ndarray, labels: np.ndarray, **changes: object) -> Training:
+    settings = Settings(**{"passes": 1, "epochs": 1, "precision": "float32", **changes})  # type: ignore[arg-type]
     generator = torch.Generator().manual_seed(0)
-    network = TextureFCN(1, LATENT_DIM, generator=generator)
-    record, _ = Training(network, Problem(images, labels), settings, generator).train_epoch(0)
-    return {
-        "n_support": record.n_support,
-        "encoding": record.seconds_encoding,
-        "svm": record.seconds_svm,
-        "anchors": record.seconds_anchors,
-        "backpropagation": record.seconds_backpropagation,
+    network = TextureFCN(images.shape[3], LATENT_DIM, generator=generator)
+    return Training(network, Problem(images, torch.from_numpy(labels)), settings, generator)
+
+
+def whole_epoch(results: Results) -> None:
+    """(c) Encoding, SVM, anchors and one pass over the support vectors, against the plain implementation."""
+    for n_images, side in ((200, 64), (2000, 32)):
+        images, labels = drawn(n_images, side)
+        network = plain_network(1, LATENT_DIM)
+        optimizer = torch.optim.AdamW(network.parameters())
+        start = time.perf_counter()
+        n_plain = plain_epoch(network, images, labels, optimizer)
+        plain = time.perf_counter() - start
+        with reused_buffers():
+            training = our_epoch(images, labels)
+            ours = best_of(lambda t=training: t.train_epoch(0), 2)
+        results[f"epoch, plain / ours, {n_images} images of {side}x{side}"] = plain / ours
+        results[f"images back-propagated, plain / ours, {n_images}"] = (
+            n_plain / training.train_epoch(0)[0].n_backpropagated
+        )
+
+
+def growth(results: Results, *, quick: bool) -> None:
+    """(d) Seconds, shares and peak memory of an epoch, each in a process of its own."""
+    sizes = [(250, 64), (1000, 64), (2000, 64), (250, 32), (250, 128), (250, 256)] + ([] if quick else [(10_000, 64)])
+    for n_images, side in sizes:
+        command = [sys.executable, str(HERE / "speed.py"), "--one-epoch", str(n_images), str(side)]
+        told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        for name, value in told.items():
+            results[f"epoch of {n_images} images of {side}x{side} RGB, {name}"] = value
+
+
+def one_epoch(n_images: int, side: int) -> None:
+    """Measure one epoch and print what the parent wants to know."""
+    images, labels = drawn(n_images, side, 3)
+    start = time.perf_counter()
+    with reused_buffers():
+        record, _ = our_epoch(images, labels).train_epoch(0)
+    seconds = time.perf_counter() - start
+    told = {
+        "milliseconds per image": 1000 * seconds / n_images,
+        "share of encoding": record.seconds_encoding / seconds,
+        "share of kernel, SVM and anchors": (record.seconds_svm + record.seconds_anchors) / seconds,
+        "share of back-propagation": record.seconds_backpropagation / seconds,
+        "peak GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
     }
+    print(json.dumps(told))
 
 
-def survey_seconds(n_images: int) -> float:
-    """Time steps 2 to 4 alone, on drawn latents."""
-    generator = torch.Generator().manual_seed(0)
-    labels = torch.arange(n_images) % 2
-    latents = torch.randn(n_images, LATENT_DIM, generator=generator) + 0.3 * labels[:, None]
-    return best_of(lambda: survey(latents, labels, Settings(), Stopwatch()), 2)
+def prediction(results: Results) -> None:
+    """(e) Images per second in bulk and the latency of one, against the CNN of the same size."""
+    images, labels = drawn(200, 64)
+    ours = LMFCNClassifier(epochs=1, passes=1, random_state=0).fit(images, labels)
+    cnn = CNNClassifier(epochs=1, random_state=0).fit(images, labels)
+    bulk, one = (best_of(lambda x=x: ours.predict(x)) for x in (images, images[:1]))
+    cnn_bulk, cnn_one = (best_of(lambda x=x: cnn.predict(x)) for x in (images, images[:1]))
+    results["prediction in bulk, images per second"] = len(images) / bulk
+    results["prediction in bulk, CNN / ours"] = cnn_bulk / bulk
+    results["prediction of one image, milliseconds"] = 1000 * one
+    results["prediction of one image, CNN / ours"] = cnn_one / one
+
+
+def imports(results: Results) -> None:
+    """(f) What a user waits for before anything happens."""
+
+    def seconds(*arguments: str) -> float:
+        return best_of(lambda: subprocess.run([sys.executable, *arguments], capture_output=True, check=True), 3)
+
+    bare = seconds("-c", "pass")
+    torch_seconds = seconds("-c", "import torch") - bare
+    results["import torch / import lmfcn"] = torch_seconds / (seconds("-c", "import lmfcn") - bare)
+    results["import torch / lmfcn --help"] = torch_seconds / (seconds("-m", "lmfcn.cli.main", "--help") - bare)
+
+
+def compare(results: Results, baseline: Results) -> list[str]:
+    """Return a sentence for every goal that is missed and every ratio that fell by more than 20 %."""
+    missed = [f"{name} is {results[name]:.2f}, the goal {goal}" for name, goal in GOALS.items() if results[name] < goal]
+    fallen = [
+        f"{name} fell from {baseline[name]:.2f} to {results[name]:.2f}"
+        for name in baseline
+        if " / " in name and name in results and results[name] < 0.8 * baseline[name]
+    ]
+    return missed + fallen
 
 
 def main() -> None:
-    images, numbers = make_gaussians(100, SIZE, random_state=0)
-    images, labels = images[..., None], torch.from_numpy(numbers)
-    network = TextureFCN(1, LATENT_DIM)
-    encode_one = best_of(lambda: encode(network, images, CPU)) / len(images)
-    results: dict[str, object] = {
-        "encoding speed / matrix product speed": encoding_speed(network, images) / matrix_product_speed()
-    }
-    epoch = epoch_seconds(images, labels, Settings(passes=1))
-    everyone = epoch_seconds(images, labels, Settings(passes=1, sh_close=1))
-    total = sum(epoch[name] for name in ("encoding", "svm", "anchors", "backpropagation"))
-    results["share of SVM and anchors in an epoch of 200 images"] = (epoch["svm"] + epoch["anchors"]) / total
-    results["support vectors / images in the first epoch"] = epoch["n_support"] / len(images)
-    results["back-propagating support vectors / everyone"] = epoch["backpropagation"] / everyone["backpropagation"]
-    for n_images in (250, 1000, 4000):
-        ratio = survey_seconds(n_images) / (encode_one * n_images)
-        results[f"steps 2-4 / encoding, {n_images} images"] = ratio
-    for name, ratio in results.items():
-        print(f"{name:55s} {ratio:7.3f}")
-    path = Path("benchmarks/results/speed.json")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--save-baseline", action="store_true")
+    parser.add_argument("--one-epoch", nargs=2, type=int, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one_epoch:
+        one_epoch(*arguments.one_epoch)
+        return
+    results: Results = {}
+    for part in (encoding, training_step, whole_epoch, lambda r: growth(r, quick=arguments.quick), prediction, imports):
+        before = set(results)
+        part(results)
+        for name in results:
+            if name not in before:
+                print(f"{name:75s} {results[name]:9.3f}", flush=True)
+    text = json.dumps({name: round(value, 4) for name, value in results.items()}, indent=2) + "\n"
+    (HERE / "results").mkdir(exist_ok=True)
+    (HERE / "results" / "speed.json").write_text(text, encoding="utf-8")
+    if arguments.save_baseline:
+        (HERE / "baseline.json").write_text(text, encoding="utf-8")
+    complaints = compare(results, json.loads((HERE / "baseline.json").read_text(encoding="utf-8")))
+    print("\n".join(complaints) if complaints else "All goals are met, and nothing fell by more than 20 %.")
 
 
 if __name__ == "__main__":

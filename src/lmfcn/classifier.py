@@ -99,6 +99,9 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         Share of the learning rate that is left at the end.
     weight_decay : float, optional
         0.01 by default.
+    precision : {"auto", "float32", "bfloat16"}, default="auto"
+        Numbers that the convolutions of the training compute with. "auto" takes bfloat16 where the hardware has
+        instructions for it. The finished model always computes in float32.
     class_weight : dict, "auto", "balanced" or None, default="auto"
         Factor on `C` for each class; "balanced" gives both sides of every SVM the same weight. "auto" leaves the
         SVMs alone and lets the last one lean towards rare classes, which does more for the balanced accuracy; it
@@ -195,6 +198,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         learning_rate: float | None = None,
         final_rate: float = 0.1,
         weight_decay: float | None = None,
+        precision: str = "auto",
         class_weight: Mapping[Any, float] | Literal["auto", "balanced"] | None = "auto",
         refit: bool | None = None,
         preset: str | None = None,
@@ -230,6 +234,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         self.learning_rate = learning_rate
         self.final_rate = final_rate
         self.weight_decay = weight_decay
+        self.precision = precision
         self.class_weight = class_weight
         self.refit = refit
         self.preset = preset

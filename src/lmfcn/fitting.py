@@ -23,7 +23,7 @@ from lmfcn.checkpoints import Checkpoints
 from lmfcn.data.splits import make_folds
 from lmfcn.data.training_data import LabelledImages, TrainingData
 from lmfcn.inference.model import Networks, TextureModel
-from lmfcn.memory import reused_buffers
+from lmfcn.memory import check_kernel_memory, reused_buffers
 from lmfcn.progress import Advance, epoch_progress, progress_note
 
 N_FOLDS = 5
@@ -78,6 +78,7 @@ class Fitted:
 
 def fit_model(data: TrainingData, plan: Plan) -> Fitted:
     """Train as the plan says and put the model together."""
+    check_kernel_memory(len(data.train) + (0 if data.validation is None else len(data.validation)))
     try:
         with reused_buffers():
             trained = _train(data, plan)

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from lmfcn.algorithm.precision import PRECISIONS
 from lmfcn.algorithm.settings import Settings
 
 _CHOICES = {
@@ -17,6 +18,7 @@ _CHOICES = {
     "standardize": (True, False),
     "stand_ins": (True, False),
     "refit": (True, False),
+    "precision": PRECISIONS,
 }
 
 

@@ -13,6 +13,7 @@ from lmfcn.algorithm.encode import Images, equal_size_batches, take, to_batch
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.algorithm.latent_space import LatentSpace
 from lmfcn.algorithm.loss import Pairs, contrast_loss, correction_loss, separation_loss, support_loss
+from lmfcn.algorithm.precision import convolutions_in, uses_bfloat16
 from lmfcn.algorithm.settings import Settings
 
 
@@ -67,6 +68,7 @@ class Descent:
         self.network = network
         self.settings = settings
         self.generator = generator
+        self.bfloat16 = uses_bfloat16(settings.precision, next(network.parameters()).device)
         weights, rate, decay = network.parameters(), settings.learning_rate, settings.weight_decay
         self.optimizer: torch.optim.Optimizer
         if settings.optimizer == "adamw":
@@ -89,7 +91,10 @@ class Descent:
         self.network.train()
         n_images = 0
         for batch in self._batches(images, space.anchors.moved.cpu().numpy()):
-            moved = space.decision.scale.apply(self.network(to_batch(take(images, batch), device)))
+            pixels = to_batch(take(images, batch), device)
+            with convolutions_in(bfloat16=self.bfloat16, device=device):
+                latents = self.network(pixels)
+            moved = space.decision.scale.apply(latents)
             loss = losses(moved, torch.from_numpy(batch).to(device), space, self.settings).total
             if not torch.isfinite(loss):
                 raise TrainingError(

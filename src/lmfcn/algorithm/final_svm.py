@@ -89,7 +89,7 @@ class _Rule:
         """Fit on a whole kernel, or on the images that `part` lists."""
         weights = self.weights
         if part is not None:
-            kernel, labels = kernel[part][:, part], labels[part]
+            kernel, labels = kernel[part[:, None], part], labels[part]
             weights = None if weights is None else weights[part]
         return fit_margin(kernel, labels, self.C, balanced=self.balanced, weights=weights)
 
@@ -129,5 +129,5 @@ def _held_out_scores(rule: _Rule, kernel: Tensor, labels: Tensor, folds: Tensor)
     for fold in folds[folds != ALWAYS].unique().tolist():
         mine, others = (folds == fold).nonzero()[:, 0], (folds != fold).nonzero()[:, 0]
         margin = rule.fit(kernel, labels, others)
-        scores[mine] = kernel[mine][:, others[margin.support]] @ margin.coefficients + margin.intercepts
+        scores[mine] = kernel[mine[:, None], others[margin.support]] @ margin.coefficients + margin.intercepts
     return scores

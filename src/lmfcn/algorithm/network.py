@@ -61,7 +61,9 @@ class TextureFCN(nn.Module):
 
     def forward(self, batch: Tensor) -> Tensor:
         """Return latents (b, latent_dim) of a batch (b, c, h, w) of pixels in [0, 1]."""
-        return self.features(batch.to(next(self.parameters()).dtype)).mean(dim=(2, 3))
+        maps = self.features(batch.to(next(self.parameters()).dtype))
+        # Images differ by little in the mean of thousands of pixels, less than bfloat16 can tell.
+        return maps.mean(dim=(2, 3), dtype=torch.float32 if maps.dtype == torch.bfloat16 else None)
 
 
 def _convolution(inputs: int, outputs: int, generator: torch.Generator) -> list[nn.Module]:

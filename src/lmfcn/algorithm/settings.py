@@ -44,6 +44,8 @@ class Settings:
     final_rate : float
         Share of it that is left at the end, after falling along half a cosine.
     weight_decay : float
+    precision : "auto", "float32" or "bfloat16"
+        Numbers that the convolutions of the training compute with; the final latents are always float32.
     balanced : bool
         Whether both sides of every SVM weigh the same, however many images they have.
     prior_shift : float
@@ -74,6 +76,7 @@ class Settings:
     learning_rate: float = 3e-4
     final_rate: float = 0.1
     weight_decay: float = 1e-2
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
     balanced: bool = False
     prior_shift: float = 0.5
     refit: bool = True

@@ -16,6 +16,7 @@ from lmfcn.algorithm.geometry import has_spread
 from lmfcn.algorithm.history import EpochRecord, History, Stopwatch
 from lmfcn.algorithm.latent_space import LatentSpace, survey
 from lmfcn.algorithm.network import TextureFCN
+from lmfcn.algorithm.precision import convolutions_in
 from lmfcn.algorithm.score import balanced_accuracy, class_numbers
 from lmfcn.algorithm.settings import Settings
 
@@ -160,8 +161,9 @@ class Training:
 
     def _encode_training_set(self, epoch: int) -> Tensor:
         device = self.problem.labels.device
-        refresh_batch_norm(self.network, self.problem.images, device)
-        latents = encode(self.network, self.problem.images, device)
+        with convolutions_in(bfloat16=self.descent.bfloat16, device=device):
+            refresh_batch_norm(self.network, self.problem.images, device)
+            latents = encode(self.network, self.problem.images, device)
         if not bool(torch.isfinite(latents).all()):
             raise TrainingError(f"The latents are no longer finite in epoch {epoch}; try a smaller learning_rate.")
         if not bool(has_spread(latents.mean(dim=0), latents.std(dim=0, correction=0)).any()):
@@ -172,7 +174,9 @@ class Training:
         images, labels = self.problem.validation_images, self.problem.validation_labels
         if images is None or labels is None:
             return None
-        scores = space.decision.scores(encode(self.network, images, labels.device))
+        with convolutions_in(bfloat16=self.descent.bfloat16, device=labels.device):
+            latents = encode(self.network, images, labels.device)
+        scores = space.decision.scores(latents)
         return balanced_accuracy(labels, class_numbers(scores))
 
     def _better(self, epoch: int, score: float | None, space: LatentSpace) -> KeptEpoch:
