@@ -1,7 +1,7 @@
 """How close the package comes to what the machine can do, as ratios measured in one run.
 
-Run with `make bench` on an idle machine. Prints a table, writes benchmarks/results/speed.json, and says what fell by more
-than 20 % against benchmarks/baseline.json. `--quick` leaves out the largest training sets; `--save-baseline` makes
+Run with `make bench` on an idle machine. Prints a table, writes benchmarks/results/speed.json, and says what fell by
+more than 20 % against benchmarks/baseline.json. `--quick` leaves out the largest training set; `--save-baseline` makes
 this run the one to compare with.
 """
 
@@ -67,7 +67,7 @@ def drawn(n_images: int, side: int, channels: int = 1) -> tuple[np.ndarray, np.n
 
 
 def encoding(results: Results) -> None:
-    """(a) The forward pass against a plain matrix product."""
+    """Compare the forward pass with a plain matrix product."""
     matrix = torch.rand(2048, 2048)
     for side, n_images in ((64, 64), (200, 16)):
         images, network = drawn(n_images, side, 3)[0], TextureFCN(3, LATENT_DIM)
@@ -81,7 +81,7 @@ def encoding(results: Results) -> None:
 
 
 def training_step(results: Results) -> None:
-    """(b) Forward, backward and optimiser step on a batch of 32, against the plain loop in NCHW."""
+    """Compare forward, backward and optimiser step on a batch of 32 with the plain loop in NCHW."""
     batch = torch.rand(32, 64, 64, 1).permute(0, 3, 1, 2)
 
     def stepper(network: torch.nn.Module, batch: torch.Tensor, *, bfloat16: bool = False) -> Callable[[], None]:
@@ -113,7 +113,7 @@ def our_epoch(images: np.ndarray, labels: np.ndarray, **changes: object) -> Trai
 
 
 def whole_epoch(results: Results) -> None:
-    """(c) Encoding, SVM, anchors and one pass over the support vectors, against the plain implementation."""
+    """Compare encoding, SVM, anchors and one pass over the support vectors with the plain implementation."""
     for n_images, side in ((200, 64), (2000, 32)):
         images, labels = drawn(n_images, side)
         network = plain_network(1, LATENT_DIM)
@@ -131,7 +131,7 @@ def whole_epoch(results: Results) -> None:
 
 
 def growth(results: Results, *, quick: bool) -> None:
-    """(d) Seconds, shares and peak memory of an epoch, each in a process of its own."""
+    """Measure seconds, shares and peak memory of an epoch, each in a process of its own."""
     sizes = [(250, 64), (1000, 64), (2000, 64), (250, 32), (250, 128), (250, 256)] + ([] if quick else [(10_000, 64)])
     for n_images, side in sizes:
         command = [sys.executable, str(HERE / "speed.py"), "--one-epoch", str(n_images), str(side)]
@@ -158,7 +158,7 @@ def one_epoch(n_images: int, side: int) -> None:
 
 
 def prediction(results: Results) -> None:
-    """(e) Images per second in bulk and the latency of one, against the CNN of the same size."""
+    """Measure images per second in bulk and the latency of one, beside the CNN of the same size."""
     images, labels = drawn(200, 64)
     ours = LMFCNClassifier(epochs=1, passes=1, random_state=0).fit(images, labels)
     cnn = CNNClassifier(epochs=1, random_state=0).fit(images, labels)
@@ -171,7 +171,7 @@ def prediction(results: Results) -> None:
 
 
 def imports(results: Results) -> None:
-    """(f) What a user waits for before anything happens."""
+    """Measure what a user waits for before anything happens."""
 
     def seconds(*arguments: str) -> float:
         return best_of(lambda: subprocess.run([sys.executable, *arguments], capture_output=True, check=True), 3)

@@ -1,0 +1,60 @@
+"""The benchmarks measure what they say."""
+
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.svm import SVC
+
+BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
+
+
+@pytest.fixture
+def plain(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("plain")
+
+
+@pytest.fixture
+def speed(plain):  # noqa: ARG001, whose folder must be on the path
+    return importlib.import_module("speed")
+
+
+def test_the_plain_epoch_is_the_papers(plain, textures):
+    images, labels = textures[0][..., None], textures[1]
+    torch.manual_seed(0)
+    network = plain.plain_network(1, 4)
+    pixels = [torch.from_numpy(image.transpose(2, 0, 1).astype(np.float32) / 255) for image in images]
+    latents = plain.encode_one_by_one(network, pixels)
+    svm = SVC(C=10, gamma=1 / (4 * latents.var())).fit(latents, labels)
+    n_moved = len(svm.support_) + int((svm.predict(latents) != labels).sum())
+    before = network[0].weight.clone()
+    assert plain.plain_epoch(network, images, labels, torch.optim.SGD(network.parameters(), lr=0.1)) == n_moved
+    assert not torch.equal(before, network[0].weight)
+
+
+def test_plain_anchors_by_hand(plain):
+    places = np.array([0.0, 1.0, 2.5, 3.0, 7.0])
+    distances = abs(places[:, None] - places)
+    found = plain.anchors(distances, np.array([0, 0, 0, 1, 0]), np.array([0, 3]), np.array([1, 2, 4]), 2)
+    assert found[0].tolist() == [1, 2]
+    assert found[3].tolist() == []
+
+
+def test_falls_and_missed_goals_are_named(speed):
+    good = dict.fromkeys(speed.GOALS, 100.0) | {"a / b": 1.0, "seconds": 5.0}
+    assert speed.compare(good, good) == []
+    worse = good | {"a / b": 0.7, "seconds": 1.0, "encoding / matrix product, 64x64": 0.5}
+    complaints = speed.compare(worse, good)
+    assert "a / b fell from 1.00 to 0.70" in complaints
+    assert "encoding / matrix product, 64x64 is 0.50, the goal 0.65" in complaints
+    assert not any("seconds" in sentence for sentence in complaints)
+    sys.modules.pop("speed")
+
+
+def test_operations_of_a_small_image_by_hand(speed):
+    # 8x8 with 64 filters, 4x4 with 128, 2x2 with 64; nine products and sums each.
+    assert speed.operations(8, 1) == 18 * (64 * 64 + 16 * 64 * 128 + 4 * 128 * 64)
