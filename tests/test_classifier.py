@@ -107,9 +107,10 @@ def test_prediction_on_another_image_size(fitted):
 
 
 def test_fit_is_repeatable_bit_for_bit_and_touches_no_global_seed(textures, fitted):
-    numpy_state, torch_state = np.random.get_state()[1].copy(), torch.get_rng_state()
+    (_, key, place, *_), torch_state = np.random.get_state(), torch.get_rng_state()
     same = quick().fit(*textures)
-    assert np.array_equal(np.random.get_state()[1], numpy_state)
+    assert np.array_equal(np.random.get_state()[1], key)
+    assert np.random.get_state()[2] == place
     assert torch.equal(torch.get_rng_state(), torch_state)
     assert np.array_equal(same.decision_function(textures[0]), fitted.decision_function(textures[0]))
     assert same.history_.column("support_loss") == fitted.history_.column("support_loss")

@@ -2,42 +2,27 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from joblib import effective_n_jobs
 from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from lmfcn.algorithm.errors import TrainingWarning
-from lmfcn.algorithm.settings import PRESETS, Settings
+from lmfcn.algorithm.settings import Settings
 from lmfcn.algorithm.training import Observer
 from lmfcn.checkpoints import Checkpoints
 from lmfcn.data.rows import check_row_shape
 from lmfcn.data.seeds import RandomState, as_generator
 from lmfcn.data.training_data import TrainingData, check_training_data
-from lmfcn.fitting import Fitted, Plan, fit_model
+from lmfcn.fitting import Fitted, fit_model
 from lmfcn.inference.files import save
-from lmfcn.parameters import (
-    check_choice,
-    check_class_weight,
-    check_device,
-    check_fraction,
-    check_integer,
-    check_jobs,
-    check_settings,
-    check_widths,
-)
-from lmfcn.versions import versions
+from lmfcn.plans import plan_of, record_of, settings_of
 
-STRATEGIES = ("joint", "one-vs-all")
-EPOCHS_PER_CLASS = 10
 _ROW_PIXELS = [np.float64, np.float32, np.uint16, np.uint8]
-_FROM_CLASS_WEIGHT = ("balanced", "prior_shift")
-_NO_PART_OF_THE_RESULT = ("verbose", "n_jobs", "on_epoch", "checkpoint_dir", "random_state")
 
 
 class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
@@ -269,7 +254,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         validation : tuple (X, y) or ImageCollection, optional
             Images to choose the epoch by; without them a part of X is held out.
         """
-        settings = self._check_parameters()
+        parameters = self.get_params(deep=False)
+        settings = settings_of(parameters)
         row_shape = None if self.image_shape is None else check_row_shape(self.image_shape)
         if row_shape is not None:
             X, y = validate_data(self, X, y, dtype=_ROW_PIXELS)
@@ -281,8 +267,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         data = check_training_data(
             X, y, groups, validation, self.validation_fraction, random, row_shape=row_shape, verbose=self.verbose
         )
-        plan = self._plan(settings, data.classes, seed)
-        record = self._record(data, plan)
+        plan = plan_of(parameters, settings, data.classes, seed)
+        record = record_of(parameters, data, plan)
         if checkpoints is not None:
             plan = replace(plan, checkpoints=checkpoints.claim(record))
         fitted = fit_model(data, plan)
@@ -353,26 +339,6 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             return there
         return int(as_generator(self.random_state).integers(2**62))
 
-    def _plan(self, settings: Settings, classes: np.ndarray, seed: int) -> Plan:
-        one_vs_all = self._value("strategy") == "one-vs-all" and len(classes) > 2
-        if one_vs_all and self.epochs is None:
-            settings = replace(settings, epochs=EPOCHS_PER_CLASS)
-        if self.on_epoch is not None and one_vs_all and effective_n_jobs(self.n_jobs) > 1:
-            raise ValueError("on_epoch sees nothing of other processes; use n_jobs=1 with it.")
-        return Plan(
-            latent_dim=self._value("latent_dim"),
-            widths=tuple(self.widths),
-            settings=settings,
-            one_vs_all=one_vs_all,
-            class_weights=_by_number(self.class_weight, classes),
-            seed=seed,
-            device=check_device(self.device),
-            n_jobs=self.n_jobs,
-            checkpoints=None,
-            observe=self.on_epoch,
-            verbose=self.verbose,
-        )
-
     def _store(self, fitted: Fitted, data: TrainingData, settings: Settings, record: dict[str, Any]) -> None:
         trained, decision = fitted.trained, fitted.model.decision
         self.model_ = fitted.model
@@ -394,66 +360,3 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
             "best_epochs": epochs,
             "histories": [[asdict(entry) for entry in history] for history in histories],
         }
-
-    def _record(self, data: TrainingData, plan: Plan) -> dict[str, Any]:
-        """Return what a model comes from, as JSON can hold it."""
-        parameters = {name: value for name, value in self.get_params().items() if name not in _NO_PART_OF_THE_RESULT}
-        return {
-            "parameters": {name: _plain(value) for name, value in {**parameters, "device": str(plan.device)}.items()},
-            "seed": plan.seed,
-            "data": {
-                "fingerprint": data.fingerprint(),
-                "n_train": len(data.train),
-                "n_validation": 0 if data.validation is None else len(data.validation),
-                "classes": {str(label): int((data.train.numbers == i).sum()) for i, label in enumerate(data.classes)},
-            },
-            "versions": versions(),
-        }
-
-    def _value(self, name: str) -> Any:
-        """Return a parameter; where the user left it at None, that of the preset or of the default recipe."""
-        value = getattr(self, name)
-        if value is not None:
-            return value
-        preset = PRESETS.get(self.preset or "", {})
-        return {"latent_dim": 64, "strategy": "joint", **vars(Settings()), **preset}[name]
-
-    def _check_parameters(self) -> Settings:
-        check_choice("preset", self.preset, (None, *PRESETS))
-        check_choice("strategy", self._value("strategy"), STRATEGIES)
-        check_integer("latent_dim", self._value("latent_dim"), smallest=1)
-        check_widths(self.widths)
-        check_fraction("validation_fraction", self.validation_fraction)
-        check_class_weight(self.class_weight)
-        check_jobs(self.n_jobs)
-        if self.on_epoch is not None and not callable(self.on_epoch):
-            raise ValueError(f"on_epoch must be callable, got {self.on_epoch!r}.")
-        values = {
-            field.name: self._value(field.name) for field in fields(Settings) if field.name not in _FROM_CLASS_WEIGHT
-        }
-        recipe = {**vars(Settings()), **PRESETS.get(self.preset or "", {})}
-        prior_shift = recipe["prior_shift"] if self.class_weight == "auto" else 0.0
-        settings = Settings(**values, balanced=self.class_weight == "balanced", prior_shift=prior_shift)
-        check_settings(settings)
-        return settings
-
-
-def _by_number(class_weight: Any, classes: np.ndarray) -> np.ndarray | None:
-    """Translate weights by label into weights in the order of the classes."""
-    if not isinstance(class_weight, Mapping):
-        return None
-    unknown = set(class_weight) - set(classes.tolist())
-    if unknown:
-        raise ValueError(f"class_weight names labels that are not in y: {sorted(unknown, key=str)}.")
-    return np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
-
-
-def _plain(value: Any) -> Any:
-    """Return a parameter as JSON can hold it."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(entry) for key, entry in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(entry) for entry in value]
-    if isinstance(value, np.generic):
-        return value.item()
-    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)

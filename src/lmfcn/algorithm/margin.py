@@ -61,7 +61,8 @@ def fit_margin(
     intercepts = torch.zeros(coefficients.shape[1], dtype=torch.float64)
     is_support = torch.zeros(len(labels), dtype=torch.bool)
     for score, positive in enumerate([1] if n_classes == 2 else range(n_classes)):
-        svm = SVC(C=C, kernel="precomputed", class_weight="balanced" if balanced else None)
+        # It decides nothing, but without a seed of its own the SVM draws one from NumPy's global generator.
+        svm = SVC(C=C, kernel="precomputed", class_weight="balanced" if balanced else None, random_state=0)
         svm.fit(matrix, (labels == positive).cpu().numpy(), sample_weight=importance)
         coefficients[svm.support_, score] = torch.from_numpy(svm.dual_coef_[0])
         intercepts[score] = float(svm.intercept_[0])
