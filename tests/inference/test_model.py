@@ -102,17 +102,22 @@ def test_without_validation_images_there_are_no_sets(textures):
 
 @pytest.mark.slow
 def test_promised_coverage_and_calibration_on_fresh_images():
-    covered, sizes = [], []
-    for seed in range(12):
+    # Hard to tell apart and few to choose by, so that any flattery in the held-out scores would show.
+    covered: dict[float, list[float]] = {0.7: [], 0.9: []}
+    gaps = []
+    for seed in range(24):
         random = np.random.default_rng(seed)
-        train, validation, fresh = (make_gaussians(n, 16, random, stds=(30, 40)) for n in (30, 40, 200))
-        classifier = quick(random_state=seed, epochs=3, latent_dim=8).fit(*train, validation=validation)
-        sets = classifier.predict_set(fresh[0], 0.8)
-        covered.append(sets[np.arange(400), fresh[1]].mean())
-        sizes.append(sets.sum(axis=1).mean())
-    # The epoch was chosen on the validation images, which costs a little; three standard errors of twelve runs.
-    assert np.mean(covered) > 0.8 - 3 * np.std(covered) / np.sqrt(12) - 0.01
-    assert 1 <= np.mean(sizes) < 1.9
+        train, fresh = (make_gaussians(n, 16, random, stds=(30, 35)) for n in (40, 150))
+        classifier = quick(random_state=seed, epochs=3, passes=4).fit(*train)
+        predicted = torch.from_numpy(classifier.predict_proba(fresh[0]))
+        gaps.append(
+            float(predicted.max(dim=1).values.mean()) - float((predicted.argmax(dim=1).numpy() == fresh[1]).mean())
+        )
+        for coverage, found in covered.items():
+            found.append(classifier.predict_set(fresh[0], coverage)[np.arange(300), fresh[1]].mean())
+    for coverage, found in covered.items():
+        assert np.mean(found) > coverage - 3 * np.std(found) / np.sqrt(24)
+    assert abs(np.mean(gaps)) < 0.08
 
 
 def test_what_a_collection_went_through_is_done_to_files_at_prediction(tmp_path, random):
