@@ -95,7 +95,7 @@ def fit_model(data: TrainingData, plan: Plan) -> Fitted:
     if plan.settings.prior_shift:
         shift = plan.settings.prior_shift * equal_prior_shift(rows.labels, calibration.sharpness)
         decision = replace(decision, intercepts=decision.intercepts + shift.to(decision.intercepts))
-        calibration = calibration.under(final.held_out_scores + shift, held_out)
+        calibration = calibration.under(final.held_out_scores.cpu() + shift, held_out)
     model = TextureModel(members, decision, calibration, data.classes, data.form)
     messages = [result.message for result in trained if result.message] + list(_doubts(data, final, held_out))
     return Fitted(model, trained, rows.positions[final.support.cpu().numpy()], final.C, messages)

@@ -157,4 +157,5 @@ def test_folding_batch_norm_changes_nothing_but_the_last_digits(generator):
 @pytest.mark.parametrize(("side", "expected"), [(8, 256), (64, 8), (128, 2), (200, 1), (1000, 1)])
 def test_large_images_are_encoded_in_small_batches(side, expected):
     images = np.broadcast_to(np.uint8(0), (300, side, side, 1))
-    assert encoding_batch(TextureFCN(1), images) == expected
+    assert encoding_batch(TextureFCN(1), images, CPU) == expected
+    assert encoding_batch(TextureFCN(1), images, torch.device("cuda")) == min(256, max(1, 2**28 // 256 // side**2))

@@ -34,12 +34,12 @@ class Calibration:
 
     def under(self, scores: Tensor, labels: Tensor) -> "Calibration":
         """Return the same for other scores (m, n_scores) of the held-out images."""
-        return replace(self, true_probabilities=_true_probabilities(scores, labels, self.sharpness))
+        return replace(self, true_probabilities=_true_probabilities(*_on_cpu(scores, labels), self.sharpness))
 
 
 def calibrate(scores: Tensor, labels: Tensor, *, held_out: bool) -> Calibration:
     """Learn from the scores (m, n_scores) of held-out images and their classes (m,)."""
-    scores = scores.double()
+    scores, labels = _on_cpu(scores, labels)
     if len(labels) == 0:
         return Calibration(1.0, scores.new_empty(0), None, held_out=False)
     sharpness = fit_sharpness(scores, labels)
@@ -62,7 +62,8 @@ def fit_sharpness(scores: Tensor, labels: Tensor) -> float:
     number of classes): without it, a set on which all is right would ask for an infinite factor. The likelihood
     is concave in the factor, so the place where its slope is zero is found by halving.
     """
-    logits, n_images = _logits(scores.double()), len(labels)
+    scores, labels = _on_cpu(scores, labels)
+    logits, n_images = _logits(scores), len(labels)
     n_classes = logits.shape[1]
     targets = torch.full_like(logits, 1 / (n_images + 2) / (n_classes - 1))
     targets.scatter_(1, labels[:, None], (n_images + 1) / (n_images + 2))
@@ -76,7 +77,8 @@ def fit_sharpness(scores: Tensor, labels: Tensor) -> float:
 
 def negative_log_likelihood(scores: Tensor, labels: Tensor, sharpness: float) -> float:
     """Return the mean surprise over the true classes (m,)."""
-    likelihoods = (_logits(scores.double()) * sharpness).log_softmax(dim=1)
+    scores, labels = _on_cpu(scores, labels)
+    likelihoods = (_logits(scores) * sharpness).log_softmax(dim=1)
     return -float(likelihoods.gather(1, labels[:, None]).mean())
 
 
@@ -122,13 +124,18 @@ def equal_prior_shift(labels: Tensor, sharpness: float) -> Tensor:
 
     By Bayes' rule, a probability divided by its class's share among `labels` is the one under equal shares.
     """
-    logs = torch.bincount(labels).double().log()
+    logs = torch.bincount(labels.cpu()).double().log()
     shift = logs.mean() - logs if len(logs) > 2 else logs[:1] - logs[1:]
     return shift / sharpness
 
 
 def _true_probabilities(scores: Tensor, labels: Tensor, sharpness: float) -> Tensor:
     return probabilities(scores, sharpness).gather(1, labels[:, None])[:, 0].sort().values
+
+
+def _on_cpu(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """A handful of numbers in double precision, which some devices do not have."""
+    return scores.cpu().double(), labels.cpu()
 
 
 def _logits(scores: Tensor) -> Tensor:
@@ -138,7 +145,7 @@ def _logits(scores: Tensor) -> Tensor:
 
 def _cross_fitted(scores: Tensor, labels: Tensor, n_parts: int = 5) -> Tensor:
     """Return probabilities of all images, each under the factor that the other parts chose."""
-    part = torch.arange(len(labels), device=labels.device) % min(n_parts, len(labels))
+    part = torch.arange(len(labels)) % min(n_parts, len(labels))
     result = torch.empty_like(_logits(scores))
     for number in part.unique():
         mine = part == number

@@ -15,6 +15,7 @@ _ACTIVATION_BYTES = 2**23
 """Most memory for the largest layer of an encoding batch: near the processor's caches, and far below the size
 from which every allocation starts with pages that have to be zeroed."""
 
+_ACTIVATION_BYTES_ACCELERATOR = 2**28
 _MOST_IMAGES = 256
 
 
@@ -61,7 +62,7 @@ def scale_pixels(images: Tensor) -> Tensor:
 def encode(network: nn.Module, images: Images, device: torch.device) -> Tensor:
     """Return the latents *T* (n, latent_dim) of images (n, h, w, c); the network is left in eval mode."""
     folded = fold_batch_norm(network.eval())
-    parts = equal_size_batches(images, np.arange(len(images)), encoding_batch(network, images))
+    parts = equal_size_batches(images, np.arange(len(images)), encoding_batch(network, images, device))
     with torch.no_grad():
         encoded = torch.cat([folded(to_batch(take(images, part), device)) for part in parts])
     order = torch.from_numpy(np.concatenate(parts)).to(device)
@@ -87,7 +88,7 @@ def fold_batch_norm(network: nn.Module) -> nn.Module:
     return nn.Sequential(*layers)
 
 
-def encoding_batch(network: nn.Module, images: Images) -> int:
+def encoding_batch(network: nn.Module, images: Images, device: torch.device) -> int:
     """Return how many images to encode at once."""
     if isinstance(images, np.ndarray):
         largest = images.shape[1] * images.shape[2]
@@ -95,7 +96,8 @@ def encoding_batch(network: nn.Module, images: Images) -> int:
         largest = int(images.sizes().prod(axis=1).max())
     # The first convolution works on whole images; behind it they are a quarter of the size or less.
     filters = next((layer.out_channels for layer in network.modules() if isinstance(layer, nn.Conv2d)), 1)
-    return max(1, min(_MOST_IMAGES, _ACTIVATION_BYTES // (4 * filters * largest)))
+    room = _ACTIVATION_BYTES if device.type == "cpu" else _ACTIVATION_BYTES_ACCELERATOR
+    return max(1, min(_MOST_IMAGES, room // (4 * filters * largest)))
 
 
 def refresh_batch_norm(network: nn.Module, images: Images, device: torch.device) -> None:
