@@ -159,3 +159,17 @@ def test_large_images_are_encoded_in_small_batches(side, expected):
     images = np.broadcast_to(np.uint8(0), (300, side, side, 1))
     assert encoding_batch(TextureFCN(1), images, CPU) == expected
     assert encoding_batch(TextureFCN(1), images, torch.device("cuda")) == min(256, max(1, 2**28 // 256 // side**2))
+
+
+def test_a_refresh_of_many_images_looks_at_some_of_all_of_them(monkeypatch, random):
+    monkeypatch.setattr("lmfcn.algorithm.encode.REFRESH_IMAGES", 40)
+    images = some_images(random, 400)
+    images[200:] //= 4  # sorted by class, as images often come
+    chosen, everyone = (TextureFCN(2, 5, widths=(4, 6)) for _ in range(2))
+    seen = []
+    chosen.register_forward_pre_hook(lambda _, batch: seen.append(len(batch[0])))
+    refresh_batch_norm(chosen, images, CPU)
+    assert sum(seen) == 40
+    refresh_batch_norm(everyone, images[::10], CPU)
+    for name, value in everyone.state_dict().items():
+        assert torch.equal(value, chosen.state_dict()[name])

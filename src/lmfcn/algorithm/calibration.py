@@ -134,7 +134,7 @@ def _true_probabilities(scores: Tensor, labels: Tensor, sharpness: float) -> Ten
 
 
 def _on_cpu(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """A handful of numbers in double precision, which some devices do not have."""
+    """Return the few numbers in double precision, which some devices do not have."""
     return scores.cpu().double(), labels.cpu()
 
 
