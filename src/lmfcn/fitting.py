@@ -88,10 +88,8 @@ def fit_model(data: TrainingData, plan: Plan) -> Fitted:
         interrupt.add_note(_how_to_go_on(plan))
         raise
     held_out = rows.labels[final.held_out]
-    decision, calibration = (
-        final.decision,
-        calibrate(final.held_out_scores, held_out, held_out=data.validation is not None),
-    )
+    calibration = calibrate(final.held_out_scores, held_out, held_out=data.validation is not None)
+    decision = final.decision
     if plan.settings.prior_shift:
         shift = plan.settings.prior_shift * equal_prior_shift(rows.labels, calibration.sharpness)
         decision = replace(decision, intercepts=decision.intercepts + shift.to(decision.intercepts))
