@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 _SHARPEST = 1e4
-_N_HALVINGS = 60
+_N_HALVINGS = 40
 
 
 @dataclass(frozen=True)
