@@ -85,8 +85,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     weight_decay : float, optional
         0.01 by default.
     precision : {"auto", "float32", "bfloat16"}, default="auto"
-        Numbers that the convolutions of the training compute with. "auto" takes bfloat16 where the hardware has
-        instructions for it. The finished model always computes in float32.
+        Numbers that the convolutions of the training compute with. "auto" is float32 for now; bfloat16 is meant
+        for processors with instructions for it. The finished model always computes in float32.
     class_weight : dict, "auto", "balanced" or None, default="auto"
         Factor on `C` for each class; "balanced" gives both sides of every SVM the same weight. "auto" leaves the
         SVMs alone and lets the last one lean towards rare classes, which does more for the balanced accuracy; it

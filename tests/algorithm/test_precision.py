@@ -19,12 +19,13 @@ CPU = torch.device("cpu")
         ({}, False),
     ],
 )
-def test_auto_follows_the_hardware(monkeypatch, capabilities, expected):
+def test_the_hardware_is_asked(monkeypatch, capabilities, expected):
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
     assert has_bfloat16(CPU) is expected
-    assert uses_bfloat16("auto", CPU) is expected
-    assert uses_bfloat16("bfloat16", CPU)
-    assert not uses_bfloat16("float32", CPU)
+
+
+def test_bfloat16_is_used_where_it_is_asked_for():
+    assert [uses_bfloat16(name) for name in precision.PRECISIONS] == [False, False, True]
 
 
 def test_other_devices_are_asked_too(monkeypatch):

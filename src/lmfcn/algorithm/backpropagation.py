@@ -68,7 +68,7 @@ class Descent:
         self.network = network
         self.settings = settings
         self.generator = generator
-        self.bfloat16 = uses_bfloat16(settings.precision, next(network.parameters()).device)
+        self.bfloat16 = uses_bfloat16(settings.precision)
         weights, rate, decay = network.parameters(), settings.learning_rate, settings.weight_decay
         self.optimizer: torch.optim.Optimizer
         if settings.optimizer == "adamw":

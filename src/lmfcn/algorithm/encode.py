@@ -12,7 +12,7 @@ REFRESH_BATCH = 32
 """Images over which batch normalisation takes one mean and variance when its statistics are refreshed."""
 
 REFRESH_IMAGES = 1024
-"""Most images that a refresh looks at: more would change the third digit of a statistic and double the time."""
+"""Most images that a refresh looks at; all of a large set would cost a second forward pass over everything."""
 
 _ACTIVATION_BYTES = 2**23
 """Most memory for the largest layer of an encoding batch: near the processor's caches, and far below the size
