@@ -3,10 +3,10 @@ import copy
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
-from lmfcn.algorithm.encode import encode, encoding_batch, fold_batch_norm, refresh_batch_norm, to_batch
+from lmfcn.algorithm.encode import encode, encoding_batch, fold_batch_norm, to_batch
 from lmfcn.algorithm.network import TextureFCN
+from lmfcn.algorithm.refresh import refresh_and_encode
 
 CPU = torch.device("cpu")
 
@@ -62,26 +62,6 @@ def test_encoding_ends_in_eval_mode_and_changes_nothing(network, random):
     assert all(torch.equal(value, state[name]) for name, value in network.state_dict().items())
 
 
-def test_refreshed_statistics_by_hand(network, random):
-    images = some_images(random, 6)
-    refresh_batch_norm(network, images, CPU)
-    convolved = network.features[0](to_batch(images, CPU))
-    norm = network.features[1]
-    torch.testing.assert_close(norm.running_mean, convolved.mean(dim=(0, 2, 3)))
-    torch.testing.assert_close(norm.running_var, convolved.var(dim=(0, 2, 3)))
-
-
-def test_refresh_does_not_depend_on_the_order_of_the_images(network, random):
-    images = some_images(random, 96)
-    images[:48] //= 4  # sorted by class, the first much darker
-    refresh_batch_norm(network, images, CPU)
-    sorted_by_class = copy.deepcopy(network.features[1])
-    convolved = network.features[0](to_batch(images, CPU))
-    torch.testing.assert_close(sorted_by_class.running_var, convolved.var(dim=(0, 2, 3)), rtol=0.02, atol=0)
-    refresh_batch_norm(network, images[random.permutation(96)], CPU)
-    torch.testing.assert_close(sorted_by_class.running_var, network.features[1].running_var, rtol=0.05, atol=0)
-
-
 class TwoSizes:
     """Forty small images and a bright larger one."""
 
@@ -100,13 +80,6 @@ class TwoSizes:
         return self.large if positions[0] == 40 else self.small[positions]
 
 
-def test_every_image_weighs_the_same_whatever_its_batch(network, random):
-    images = TwoSizes(random)
-    refresh_batch_norm(network, images, CPU)
-    means = [network.features[0](to_batch(part, CPU)).mean(dim=(0, 2, 3)) for part in (images.small, images.large)]
-    torch.testing.assert_close(network.features[1].running_mean, (40 * means[0] + means[1]) / 41, rtol=1e-3, atol=1e-5)
-
-
 def test_images_of_two_sizes_are_encoded_in_their_order(network, random):
     images = TwoSizes(random)
     latents = encode(network, images, CPU)
@@ -114,35 +87,10 @@ def test_images_of_two_sizes_are_encoded_in_their_order(network, random):
     torch.testing.assert_close(latents[40:], encode(network, images.large, CPU))
 
 
-def test_refresh_forgets_what_was_before(network, random):
-    images = some_images(random, 40)
-    refresh_batch_norm(network, images, CPU)
-    expected = copy.deepcopy(network.state_dict())
-    refresh_batch_norm(network, some_images(random, 9) // 3, CPU)
-    refresh_batch_norm(network, images, CPU)
-    assert all(torch.equal(value, expected[name]) for name, value in network.state_dict().items())
-
-
-def test_refresh_keeps_weights_momentum_and_gradients(network, random):
-    weights = [weight.clone() for weight in network.parameters()]
-    refresh_batch_norm(network, some_images(random, 4), CPU)
-    assert all(torch.equal(a, b) for a, b in zip(weights, network.parameters(), strict=True))
-    assert all(layer.momentum == 0.1 for layer in network.modules() if isinstance(layer, nn.BatchNorm2d))
-    assert all(weight.grad is None for weight in network.parameters())
-
-
-def test_refreshed_eval_mode_agrees_with_train_mode(network, random):
-    images = some_images(random, 20)
-    refresh_batch_norm(network, images, CPU)
-    latents = encode(network, images, CPU)
-    trained = network.train()(to_batch(images, CPU)).detach()
-    torch.testing.assert_close(latents, trained, rtol=1e-2, atol=1e-2)
-
-
 def test_folding_batch_norm_changes_nothing_but_the_last_digits(generator):
     network = TextureFCN(3, 5, (6, 7), generator=generator)
     images = np.random.default_rng(0).integers(0, 255, (9, 20, 17, 3), dtype=np.uint8)
-    refresh_batch_norm(network, images, CPU)
+    refresh_and_encode(network, images, CPU)
     folded = fold_batch_norm(network)
     assert not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in folded.modules())
     assert sum(isinstance(layer, torch.nn.BatchNorm2d) for layer in network.modules()) == 3
@@ -159,17 +107,3 @@ def test_large_images_are_encoded_in_small_batches(side, expected):
     images = np.broadcast_to(np.uint8(0), (300, side, side, 1))
     assert encoding_batch(TextureFCN(1), images, CPU) == expected
     assert encoding_batch(TextureFCN(1), images, torch.device("cuda")) == min(256, max(1, 2**28 // 256 // side**2))
-
-
-def test_a_refresh_of_many_images_looks_at_some_of_all_of_them(monkeypatch, random):
-    monkeypatch.setattr("lmfcn.algorithm.encode.REFRESH_IMAGES", 40)
-    images = some_images(random, 400)
-    images[200:] //= 4  # sorted by class, as images often come
-    chosen, everyone = (TextureFCN(2, 5, widths=(4, 6)) for _ in range(2))
-    seen = []
-    chosen.register_forward_pre_hook(lambda _, batch: seen.append(len(batch[0])))
-    refresh_batch_norm(chosen, images, CPU)
-    assert sum(seen) == 40
-    refresh_batch_norm(everyone, images[::10], CPU)
-    for name, value in everyone.state_dict().items():
-        assert torch.equal(value, chosen.state_dict()[name])

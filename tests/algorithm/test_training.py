@@ -154,8 +154,7 @@ def test_training_separates_what_it_is_shown(textures):
     training.run()
     first, last = training.history[0], training.history[-1]
     assert last.train_balanced_accuracy == 1.0
-    assert last.support_loss < first.support_loss
-    assert last.validation_balanced_accuracy > first.validation_balanced_accuracy
+    assert last.support_loss < first.support_loss / 10
 
 
 def test_all_three_terms_can_be_on(textures):

@@ -8,12 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-REFRESH_BATCH = 32
-"""Images over which batch normalisation takes one mean and variance when its statistics are refreshed."""
-
-REFRESH_IMAGES = 1024
-"""Most images that a refresh looks at; all of a large set would cost a second forward pass over everything."""
-
 _ACTIVATION_BYTES = 2**23
 """Most memory for the largest layer of an encoding batch: near the processor's caches, and far below the size
 from which every allocation starts with pages that have to be zeroed."""
@@ -62,14 +56,18 @@ def scale_pixels(images: Tensor) -> Tensor:
     return batch if full_scale is None else batch / full_scale
 
 
-def encode(network: nn.Module, images: Images, device: torch.device) -> Tensor:
-    """Return the latents *T* (n, latent_dim) of images (n, h, w, c); the network is left in eval mode."""
+def encode(network: nn.Module, images: Images, device: torch.device, positions: np.ndarray | None = None) -> Tensor:
+    """Return the latents *T* (n, latent_dim) of images (n, h, w, c), or of those at rising positions.
+
+    The network is left in eval mode.
+    """
     folded = fold_batch_norm(network.eval())
-    parts = equal_size_batches(images, np.arange(len(images)), encoding_batch(network, images, device))
+    positions = np.arange(len(images)) if positions is None else positions
+    parts = equal_size_batches(images, positions, encoding_batch(network, images, device))
     with torch.no_grad():
         encoded = torch.cat([folded(to_batch(take(images, part), device)) for part in parts])
-    order = torch.from_numpy(np.concatenate(parts)).to(device)
-    return torch.empty_like(encoded).index_copy_(0, order, encoded)
+    order = np.argsort(np.concatenate(parts))  # mixed sizes come size by size
+    return encoded[torch.from_numpy(order).to(device)]
 
 
 def fold_batch_norm(network: nn.Module) -> nn.Module:
@@ -93,53 +91,17 @@ def fold_batch_norm(network: nn.Module) -> nn.Module:
 
 def encoding_batch(network: nn.Module, images: Images, device: torch.device) -> int:
     """Return how many images to encode at once."""
-    if isinstance(images, np.ndarray):
-        largest = images.shape[1] * images.shape[2]
-    else:
-        largest = int(images.sizes().prod(axis=1).max())
     # The first convolution works on whole images; behind it they are a quarter of the size or less.
     filters = next((layer.out_channels for layer in network.modules() if isinstance(layer, nn.Conv2d)), 1)
     room = _ACTIVATION_BYTES if device.type == "cpu" else _ACTIVATION_BYTES_ACCELERATOR
-    return max(1, min(_MOST_IMAGES, room // (4 * filters * largest)))
+    return max(1, min(_MOST_IMAGES, room // (4 * filters * largest_image(images))))
 
 
-def refresh_batch_norm(network: nn.Module, images: Images, device: torch.device) -> None:
-    """Set every batch normalisation's statistics to those of `images` under the present weights.
-
-    Running averages lag behind the weights: on a small set they need many epochs to catch up, and until
-    then the latents are meaningless. Here each statistic is averaged anew over the whole set, or over
-    REFRESH_IMAGES of it at even distances.
-    """
-    layers = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
-    momenta = [layer.momentum for layer in layers]
-    for layer in layers:
-        layer.reset_running_stats()
-    network.train()
-    n_images = 0
-    with torch.no_grad():
-        for part in equal_size_batches(images, _dealt_out(_spread_out(len(images))), REFRESH_BATCH):
-            n_images += len(part)
-            for layer in layers:
-                layer.momentum = len(part) / n_images  # a running mean in which every image weighs the same
-            network(to_batch(take(images, part), device))
-    for layer, momentum in zip(layers, momenta, strict=True):
-        layer.momentum = momentum
-    network.eval()
-
-
-def _spread_out(n_images: int) -> np.ndarray:
-    """Return the positions of all images, or of REFRESH_IMAGES at even distances."""
-    n_chosen = min(n_images, REFRESH_IMAGES)
-    return np.arange(n_chosen) * n_images // n_chosen
-
-
-def _dealt_out(positions: np.ndarray) -> np.ndarray:
-    """Order images as if dealt out to the batches one by one.
-
-    Images often come sorted by class; batches of neighbours would then not show the spread between classes.
-    """
-    n_batches = -(-len(positions) // REFRESH_BATCH)
-    return np.concatenate([positions[start::n_batches] for start in range(n_batches)])
+def largest_image(images: Images) -> int:
+    """Return the number of pixels of the largest image."""
+    if isinstance(images, np.ndarray):
+        return images.shape[1] * images.shape[2]
+    return int(images.sizes().prod(axis=1).max())
 
 
 def take(images: Images, positions: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The network, *f_fcn*: a short fully convolutional net with global average pooling (Table 1)."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -61,7 +61,18 @@ class TextureFCN(nn.Module):
 
     def forward(self, batch: Tensor) -> Tensor:
         """Return latents (b, latent_dim) of a batch (b, c, h, w) of pixels in [0, 1]."""
-        maps = self.features(batch.to(next(self.parameters()).dtype))
+        return self.average(self.features(batch.to(next(self.parameters()).dtype)))
+
+    def blocks(self) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d, nn.Module]]:
+        """Go through the convolutions, each with its batch normalisation and its pooling."""
+        layers = list(self.features)
+        for layer, norm, behind in zip(layers, layers[1:], layers[2:], strict=False):
+            if isinstance(layer, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
+                yield layer, norm, behind if isinstance(behind, nn.MaxPool2d) else nn.Identity()
+
+    @staticmethod
+    def average(maps: Tensor) -> Tensor:
+        """Return the mean (b, latent_dim) of every map (b, latent_dim, h, w): global average pooling."""
         # Images differ by little in the mean of thousands of pixels, less than bfloat16 can tell.
         return maps.mean(dim=(2, 3), dtype=torch.float32 if maps.dtype == torch.bfloat16 else None)
 

@@ -10,13 +10,14 @@ from torch import Tensor
 
 from lmfcn.algorithm.backpropagation import Descent, losses
 from lmfcn.algorithm.decision import Decision
-from lmfcn.algorithm.encode import Images, encode, refresh_batch_norm
+from lmfcn.algorithm.encode import Images, encode
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.algorithm.geometry import has_spread
 from lmfcn.algorithm.history import EpochRecord, History, Stopwatch
 from lmfcn.algorithm.latent_space import LatentSpace, survey
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.precision import convolutions_in
+from lmfcn.algorithm.refresh import refresh_and_encode
 from lmfcn.algorithm.score import balanced_accuracy, class_numbers
 from lmfcn.algorithm.settings import Settings
 
@@ -162,8 +163,7 @@ class Training:
     def _encode_training_set(self, epoch: int) -> Tensor:
         device = self.problem.labels.device
         with convolutions_in(bfloat16=self.descent.bfloat16, device=device):
-            refresh_batch_norm(self.network, self.problem.images, device)
-            latents = encode(self.network, self.problem.images, device)
+            latents = refresh_and_encode(self.network, self.problem.images, device)
         if not bool(torch.isfinite(latents).all()):
             raise TrainingError(f"The latents are no longer finite in epoch {epoch}; try a smaller learning_rate.")
         if not bool(has_spread(latents.mean(dim=0), latents.std(dim=0, correction=0)).any()):

@@ -13,10 +13,11 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from lmfcn.algorithm.encode import Images, encode, equal_size_batches, refresh_batch_norm, take, to_batch
+from lmfcn.algorithm.encode import Images, encode, equal_size_batches, take, to_batch
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.algorithm.history import History, Stopwatch
 from lmfcn.algorithm.network import TextureFCN
+from lmfcn.algorithm.refresh import refresh_and_encode
 from lmfcn.algorithm.score import balanced_accuracy
 from lmfcn.data.seeds import RandomState, as_generator
 from lmfcn.data.training_data import LabelledImages, TrainingData, check_training_data
@@ -152,7 +153,7 @@ class CNNClassifier(ClassifierMixin, BaseEstimator):
         """Measure the network and copy its weights, then go once through all images."""
         clock, device, train = Stopwatch(), _device(network), data.train
         with clock("encoding"):
-            refresh_batch_norm(network, train.images, device)
+            refresh_and_encode(network[0], train.images, device)
             loss, train_score = _evaluate(network, train)
             validation_score = None
             if data.validation is not None:

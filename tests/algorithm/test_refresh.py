@@ -1,0 +1,130 @@
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from lmfcn.algorithm.encode import encode, to_batch
+from lmfcn.algorithm.network import TextureFCN
+from lmfcn.algorithm.refresh import _refresh_images, refresh_and_encode
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture
+def network(generator):
+    return TextureFCN(2, 5, widths=(4, 6), generator=generator)
+
+
+def some_images(random, n, dtype=np.uint8):
+    return random.integers(0, 256, (n, 12, 10, 2)).astype(dtype)
+
+
+class TwoSizes:
+    """Forty small images and a bright larger one."""
+
+    def __init__(self, random):
+        self.small = random.integers(0, 100, (40, 12, 12, 2)).astype(np.uint8)
+        self.large = random.integers(200, 256, (1, 20, 20, 2)).astype(np.uint8)
+        self.size_numbers = np.repeat([0, 1], [40, 1])
+
+    def sizes(self):
+        return np.array([image.shape[:2] for part in (self.small, self.large) for image in part])
+
+    def __len__(self):
+        return 41
+
+    def batch(self, positions):
+        return self.large if positions[0] == 40 else self.small[positions]
+
+
+def test_refreshed_statistics_by_hand(network, random):
+    images = some_images(random, 6)
+    refresh_and_encode(network, images, CPU)
+    convolved = network.features[0](to_batch(images, CPU))
+    norm = network.features[1]
+    torch.testing.assert_close(norm.running_mean, convolved.mean(dim=(0, 2, 3)))
+    torch.testing.assert_close(norm.running_var, convolved.var(dim=(0, 2, 3), correction=0))
+
+
+def test_refresh_does_not_depend_on_the_order_of_the_images(network, random):
+    images = some_images(random, 96)
+    images[:48] //= 4  # sorted by class, the first much darker
+    refresh_and_encode(network, images, CPU)
+    sorted_by_class = copy.deepcopy(network.features[1])
+    convolved = network.features[0](to_batch(images, CPU))
+    torch.testing.assert_close(sorted_by_class.running_var, convolved.var(dim=(0, 2, 3), correction=0))
+    refresh_and_encode(network, images[random.permutation(96)], CPU)
+    torch.testing.assert_close(sorted_by_class.running_var, network.features[1].running_var)
+
+
+def test_every_image_weighs_the_same_whatever_its_batch(network, random):
+    images = TwoSizes(random)
+    refresh_and_encode(network, images, CPU)
+    means = [network.features[0](to_batch(part, CPU)).mean(dim=(0, 2, 3)) for part in (images.small, images.large)]
+    torch.testing.assert_close(network.features[1].running_mean, (40 * means[0] + means[1]) / 41, rtol=1e-3, atol=1e-5)
+
+
+def test_refresh_forgets_what_was_before(network, random):
+    images = some_images(random, 40)
+    refresh_and_encode(network, images, CPU)
+    expected = copy.deepcopy(network.state_dict())
+    refresh_and_encode(network, some_images(random, 9) // 3, CPU)
+    refresh_and_encode(network, images, CPU)
+    assert all(torch.equal(value, expected[name]) for name, value in network.state_dict().items())
+
+
+def test_refresh_keeps_weights_momentum_and_gradients(network, random):
+    weights = [weight.clone() for weight in network.parameters()]
+    refresh_and_encode(network, some_images(random, 4), CPU)
+    assert all(torch.equal(a, b) for a, b in zip(weights, network.parameters(), strict=True))
+    assert all(layer.momentum == 0.1 for layer in network.modules() if isinstance(layer, nn.BatchNorm2d))
+    assert all(weight.grad is None for weight in network.parameters())
+
+
+def test_refreshed_eval_mode_agrees_with_train_mode(network, random):
+    images = some_images(random, 20)
+    refresh_and_encode(network, images, CPU)
+    latents = encode(network, images, CPU)
+    trained = network.train()(to_batch(images, CPU)).detach()
+    torch.testing.assert_close(latents, trained, rtol=1e-4, atol=1e-5)
+
+
+def test_a_refresh_of_many_images_looks_at_some_of_all_of_them(monkeypatch, random):
+    monkeypatch.setattr("lmfcn.algorithm.refresh._REFRESH_BYTES", 40 * 4 * (4 * 30))  # first pooled maps of 40 images
+    images = some_images(random, 400)
+    images[200:] //= 4  # sorted by class, as images often come
+    chosen, everyone = (TextureFCN(2, 5, widths=(4, 6)) for _ in range(2))
+    latents = refresh_and_encode(chosen, images, CPU)
+    monkeypatch.undo()
+    assert torch.equal(refresh_and_encode(everyone, images[::10], CPU), latents[::10])
+    for name, value in everyone.state_dict().items():
+        assert torch.equal(value, chosen.state_dict()[name])
+    torch.testing.assert_close(latents, encode(chosen, images, CPU), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("widths", [(4, 6), (5,), ()])
+def test_one_pass_refreshes_and_encodes_like_a_slow_one(widths, random, generator):
+    network = TextureFCN(2, 5, widths=widths, generator=generator)
+    for _, norm, _ in network.blocks():
+        norm.weight.data = torch.randn(len(norm.weight), generator=generator)  # negative factors too
+        norm.bias.data = torch.randn(len(norm.bias), generator=generator)
+    images = some_images(random, 23)
+    slow = copy.deepcopy(network).train()
+    for layer in slow.modules():
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.momentum = 1.0
+    expected = slow(to_batch(images, CPU))  # all at once: a batch's statistics are those of all images
+    latents = refresh_and_encode(network, images, CPU)
+    torch.testing.assert_close(latents, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(encode(network, images, CPU), latents, rtol=1e-4, atol=1e-5)
+    for (_, norm, _), (_, slow_norm, _) in zip(network.blocks(), slow.blocks(), strict=True):
+        torch.testing.assert_close(norm.running_mean, slow_norm.running_mean, rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(norm.running_var, slow_norm.running_var, rtol=0.01, atol=0)  # n - 1 there
+
+
+def test_large_images_refresh_with_fewer():
+    network, small, large = TextureFCN(3), np.zeros((1, 64, 64, 3)), np.zeros((1, 2000, 2000, 3))
+    assert _refresh_images(network, small) == 1024
+    assert _refresh_images(network, large) == 32
