@@ -7,25 +7,23 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from lmfcn.algorithm.errors import TrainingWarning
 from lmfcn.algorithm.settings import Settings
 from lmfcn.algorithm.training import Observer
 from lmfcn.checkpoints import Checkpoints
-from lmfcn.data.rows import check_row_shape
 from lmfcn.data.seeds import RandomState, as_generator
-from lmfcn.data.training_data import TrainingData, check_training_data
+from lmfcn.data.training_data import TrainingData
+from lmfcn.estimator import ImageClassifier
 from lmfcn.fitting import Fitted, fit_model
 from lmfcn.inference.files import save
 from lmfcn.plans import plan_of, record_of, settings_of
 
-_ROW_PIXELS = [np.float64, np.float32, np.uint16, np.uint8]
 
-
-class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, TransformerMixin, BaseEstimator):
+class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassifier):
     """Large-margin fully convolutional network for texture images of two or more classes.
 
     A short convolutional network turns every image into a latent vector; in each epoch an RBF SVM on the
@@ -256,17 +254,9 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         """
         parameters = self.get_params(deep=False)
         settings = settings_of(parameters)
-        row_shape = None if self.image_shape is None else check_row_shape(self.image_shape)
-        if row_shape is not None:
-            X, y = validate_data(self, X, y, dtype=_ROW_PIXELS)
-            if isinstance(validation, tuple) and len(validation) == 2:
-                validation = (self._rows(validation[0]), validation[1])
         checkpoints = None if self.checkpoint_dir is None else Checkpoints.open(self.checkpoint_dir)
         seed = self._seed(checkpoints)
-        random = np.random.default_rng(seed)
-        data = check_training_data(
-            X, y, groups, validation, self.validation_fraction, random, row_shape=row_shape, verbose=self.verbose
-        )
+        data = self._check_data(X, y, groups, validation, np.random.default_rng(seed))
         plan = plan_of(parameters, settings, data.classes, seed)
         record = record_of(parameters, data, plan)
         if checkpoints is not None:
@@ -314,8 +304,6 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.input_tags.two_d_array = self.image_shape is not None
-        tags.input_tags.three_d_array = self.image_shape is None
         tags.transformer_tags.preserves_dtype = ["float32"]
         return tags
 
@@ -327,10 +315,6 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
     @property
     def _n_features_out(self) -> int:
         return len(self.model_.mean)
-
-    def _rows(self, X: Any) -> Any:
-        """Check rows as scikit-learn does; images are checked where they are loaded."""
-        return X if self.image_shape is None else validate_data(self, X, reset=False, dtype=_ROW_PIXELS)
 
     def _seed(self, checkpoints: Checkpoints | None) -> int:
         """Return the seed of this fit: that of the run in the folder, if the user leaves it open."""
@@ -351,9 +335,6 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, ClassifierMixin, Transfor
         self.dual_coef_ = decision.coefficients.T.cpu().numpy()
         self.intercept_ = decision.intercepts.cpu().numpy()
         self.calibration_error_ = fitted.model.calibration.error
-        if self.image_shape is None:
-            self.n_features_in_ = data.form.channels
-            self.__dict__.pop("feature_names_in_", None)
         fitted.model.record = {
             **record,
             "C": fitted.C,

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lmfcn.algorithm.calibration import calibrate, equal_prior_shift
+from lmfcn.algorithm.calibration import Calibration, calibrate, equal_prior_shift
+from lmfcn.algorithm.decision import Decision
 from lmfcn.algorithm.encode import encode
 from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, fit_final_svm
 from lmfcn.algorithm.history import EpochRecord
@@ -87,16 +88,26 @@ def fit_model(data: TrainingData, plan: Plan) -> Fitted:
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(_how_to_go_on(plan))
         raise
-    held_out = rows.labels[final.held_out]
-    calibration = calibrate(final.held_out_scores, held_out, held_out=data.validation is not None)
-    decision = final.decision
-    if plan.settings.prior_shift:
-        shift = plan.settings.prior_shift * equal_prior_shift(rows.labels, calibration.sharpness)
-        decision = replace(decision, intercepts=decision.intercepts + shift.to(decision.intercepts))
-        calibration = calibration.under(final.held_out_scores.cpu() + shift, held_out)
+    held_out = data.validation is not None
+    decision, calibration = calibrated(final, rows.labels, plan.settings.prior_shift, held_out=held_out)
     model = TextureModel(members, decision, calibration, data.classes, data.form)
-    messages = [result.message for result in trained if result.message] + list(_doubts(data, final, held_out))
+    doubts = _doubts(data, final, rows.labels[final.held_out])
+    messages = [result.message for result in trained if result.message] + list(doubts)
     return Fitted(model, trained, rows.positions[final.support.cpu().numpy()], final.C, messages)
+
+
+def calibrated(final: FinalSVM, labels: Tensor, prior_shift: float, *, held_out: bool) -> tuple[Decision, Calibration]:
+    """Return the decision, leaning towards rare classes as far as `prior_shift` says, and its calibration.
+
+    `held_out` tells whether the features had not been learnt from the held-out images either.
+    """
+    labels_out = labels[final.held_out]
+    calibration = calibrate(final.held_out_scores, labels_out, held_out=held_out)
+    if not prior_shift:
+        return final.decision, calibration
+    shift = prior_shift * equal_prior_shift(labels, calibration.sharpness)
+    decision = replace(final.decision, intercepts=final.decision.intercepts + shift.to(final.decision.intercepts))
+    return decision, calibration.under(final.held_out_scores.cpu() + shift, labels_out)
 
 
 def _train(data: TrainingData, plan: Plan) -> list[Trained]:
@@ -190,8 +201,7 @@ def _final_svm(data: TrainingData, plan: Plan, networks: Networks, trained: list
     random = np.random.default_rng([plan.seed, 2])
     train = _encoded(networks, data.train, plan)
     if data.validation is None:
-        folds = make_folds(data.train.numbers, N_FOLDS, random, data.train.groups)
-        return _fit(train, _leaving_every_class(folds, data.train.numbers, data.train.groups), plan), train
+        return _fit(train, judging_folds(data.train.numbers, random, data.train.groups), plan), train
     validation = _encoded(networks, data.validation, plan)
     rows = _Rows(
         torch.cat([train.latents, validation.latents]),
@@ -218,6 +228,11 @@ def _encoded(networks: Networks, data: LabelledImages, plan: Plan) -> _Rows:
 def _fit(rows: _Rows, folds: np.ndarray, plan: Plan) -> FinalSVM:
     weights = _image_weights(plan, rows.labels)
     return fit_final_svm(rows.latents, rows.labels, torch.from_numpy(folds).to(plan.device), plan.settings, weights)
+
+
+def judging_folds(numbers: np.ndarray, random: np.random.Generator, groups: np.ndarray | None = None) -> np.ndarray:
+    """Return the folds (n,) by which SVMs on all these images are judged; each can be taken away."""
+    return _leaving_every_class(make_folds(numbers, N_FOLDS, random, groups), numbers, groups)
 
 
 def _leaving_every_class(folds: np.ndarray, numbers: np.ndarray, groups: np.ndarray | None) -> np.ndarray:

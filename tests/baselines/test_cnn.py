@@ -9,7 +9,9 @@ from torch.nn.functional import cross_entropy
 
 from lmfcn.algorithm.encode import encode
 from lmfcn.algorithm.errors import TrainingError
-from lmfcn.baselines.cnn import CNNClassifier, CNNRecord
+from lmfcn.algorithm.network import TextureFCN
+from lmfcn.baselines.cnn import CNNClassifier, LinearCriterion, _balancing, matched_filters
+from lmfcn.baselines.network_training import NetworkRecord, NetworkTraining
 
 
 def quick(**changes) -> CNNClassifier:
@@ -25,7 +27,8 @@ def fitted(textures):
 def test_history_and_kept_epoch(fitted):
     scores = fitted.history_.column("validation_balanced_accuracy")
     assert [record.epoch for record in fitted.history_] == [0, 1, 2, 3]
-    assert fitted.best_epoch_ == scores.index(max(scores))
+    losses = fitted.history_.column("validation_loss")
+    assert fitted.best_epoch_ == max(range(4), key=lambda epoch: (scores[epoch], -losses[epoch]))
     assert fitted.history_.column("n_backpropagated") == [26, 26, 26, 0]
 
 
@@ -38,21 +41,30 @@ def test_the_kept_network_reproduces_its_recorded_score(textures):
 
 
 def test_the_kept_weights_are_a_copy_of_the_best_epoch(textures, monkeypatch):
-    # Scores in the order in which they are asked for: training and validation of epochs 0 to 3.
-    scores = iter([0.5, 0.9, 0.5, 0.6, 0.5, 0.6, 0.5, 0.6])
-    monkeypatch.setattr("lmfcn.baselines.cnn._evaluate", lambda *_: (1.0, next(scores)))
+    # Loss and score in the order in which they are asked for: training and validation of epochs 0 to 3.
+    told = iter([(1.0, 0.5), (1.0, 0.9), *[(1.0, 0.5), (1.0, 0.6)] * 3])
+    monkeypatch.setattr(NetworkTraining, "_judge", lambda *_: next(told))
     untrained = []
-    build = CNNClassifier._build
 
-    def spy(self, *arguments):
-        network = build(self, *arguments)
-        untrained.extend(weight.clone() for weight in network.parameters())
-        return network
+    class Spy(TextureFCN):
+        def __init__(self, *arguments, **options):
+            super().__init__(*arguments, **options)
+            untrained.extend(weight.clone() for weight in self.parameters())
 
-    monkeypatch.setattr(CNNClassifier, "_build", spy)
+    monkeypatch.setattr("lmfcn.baselines.cnn.TextureFCN", Spy)
     fitted = quick().fit(*textures)
     assert fitted.best_epoch_ == 0
-    assert all(torch.equal(a, b) for a, b in zip(untrained, fitted.network_.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(untrained, fitted.network_[0].parameters(), strict=True))
+
+
+def test_equal_scores_are_decided_by_the_loss_and_patience_by_the_loss_alone(textures, monkeypatch):
+    validation = [(0.9, 0.5), (0.7, 0.8), (0.5, 0.8), (0.6, 0.8), (0.8, 0.8), (0.4, 0.9)]
+    told = iter([pair for entry in validation for pair in ((1.0, 0.5), entry)])
+    monkeypatch.setattr(NetworkTraining, "_judge", lambda *_: next(told))
+    fitted = quick(epochs=30, patience=2).fit(*textures)
+    assert fitted.best_epoch_ == 2
+    assert fitted.n_iter_ == 4
+    assert fitted.history_.column("n_backpropagated")[-2:] == [26, 0]
 
 
 def test_the_optimiser_uses_the_recorded_rate(textures, monkeypatch):
@@ -108,7 +120,7 @@ def test_learning_rate_falls_to_a_tenth(fitted):
 
 def test_records_are_plain(fitted, tmp_path):
     fitted.history_.save(tmp_path / "cnn.jsonl")
-    assert type(fitted.history_).load(tmp_path / "cnn.jsonl", CNNRecord) == fitted.history_
+    assert type(fitted.history_).load(tmp_path / "cnn.jsonl", NetworkRecord) == fitted.history_
     assert asdict(fitted.history_[0])["epoch"] == 0
 
 
@@ -135,3 +147,39 @@ def test_bad_parameters_are_refused_with_a_reason(textures, parameters, message)
 def test_divergence_names_the_epoch(textures):
     with pytest.raises(TrainingError, match=r"The loss became nan in epoch \d; try a smaller learning_rate"):
         quick(learning_rate=1e25).fit(*textures)
+
+
+def test_the_hinge_loss_by_hand(generator):
+    criterion = LinearCriterion(1, 2, "hinge", None, generator)
+    criterion.linear.weight.data = torch.tensor([[0.0], [1.0]])
+    criterion.linear.bias.data.zero_()
+    # Differences of the outputs 3, 0.25 and -2, all of class 1: shortfalls 0, 0.75 and 3, halved by the class count.
+    loss = criterion(torch.tensor([[3.0], [0.25], [-2.0]]), torch.tensor([1, 1, 1]))
+    assert loss.item() == pytest.approx((0 + 0.75 + 3) / 3 / 2)
+
+
+def test_hinge_learns_too(textures):
+    history = quick(loss="hinge", epochs=10, learning_rate=3e-3).fit(*textures).history_
+    assert history[-1].loss < 0.7 * history[0].loss
+
+
+@pytest.mark.parametrize(("n_classes", "channels", "latent_dim", "widths"), [
+    (2, 1, 64, (64, 128)), (6, 3, 16, (64, 128)), (9, 3, 64, (64, 128)), (40, 1, 59, (64, 128)), (3, 5, 8, (16,)),
+])  # fmt: skip
+def test_matched_sizes_have_the_weights_of_all_networks(n_classes, channels, latent_dim, widths):
+    matched, last = matched_filters(n_classes, channels, latent_dim, widths)
+    big, one = TextureFCN(channels, last, matched), TextureFCN(channels, latent_dim, widths)
+    count = sum(weight.numel() for weight in big.parameters()) + (last + 1) * n_classes
+    assert count == pytest.approx(n_classes * sum(weight.numel() for weight in one.parameters()), rel=0.01)
+    assert matched[0] / widths[0] == pytest.approx(last / latent_dim, rel=0.25)
+
+
+def test_the_wide_network_is_wider(textures):
+    names = np.array(["a", "b", "c"])[np.arange(32) % 3]
+    plain, wide = (quick(epochs=1, size=size).fit(textures[0], names) for size in ("same", "one-vs-all"))
+    counts = [sum(weight.numel() for weight in one.network_.parameters()) for one in (plain, wide)]
+    assert counts[1] > 2 * counts[0]
+
+
+def test_rare_classes_weigh_as_much_as_others():
+    assert _balancing(np.array([0, 0, 0, 1])).tolist() == pytest.approx([2 / 3, 2])

@@ -6,7 +6,7 @@ import pytest
 
 from lmfcn import __version__
 from lmfcn.algorithm.history import History
-from lmfcn.baselines.cnn import CNNRecord
+from lmfcn.baselines.cnn import NetworkRecord
 
 
 def lmfcn(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -43,7 +43,7 @@ def test_demo_writes_the_report_and_the_histories(demo_folder):
         "report.html",
     ]
     assert len(History.load(demo_folder / "lmfcn-2-dimensions.jsonl")) == 3
-    assert len(History.load(demo_folder / "cnn-16-dimensions.jsonl", CNNRecord)) == 5
+    assert len(History.load(demo_folder / "cnn-16-dimensions.jsonl", NetworkRecord)) == 5
 
 
 def test_the_report_is_self_contained_and_small(demo_folder):

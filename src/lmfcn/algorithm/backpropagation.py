@@ -78,9 +78,8 @@ class Descent:
 
     def start_epoch(self, epoch: int) -> float:
         """Set the learning rate of an epoch, on half a cosine from first to final rate, and return it."""
-        first = self.settings.learning_rate
-        final = first * self.settings.final_rate
-        rate = final + (first - final) * (1 + math.cos(math.pi * epoch / self.settings.epochs)) / 2
+        settings = self.settings
+        rate = cosine_rate(settings.learning_rate, settings.final_rate, epoch / settings.epochs)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         return rate
@@ -110,9 +109,29 @@ class Descent:
     def _batches(self, images: Images, moved: np.ndarray) -> Iterator[np.ndarray]:
         size = len(moved) if self.settings.batch_size == "all" else self.settings.batch_size
         for _ in range(self.settings.passes if len(moved) else 0):
-            batches = equal_size_batches(images, moved[self._shuffled(len(moved))], size)
-            # Batches of one size come in a row; mixed sizes should not follow in the order of their size.
-            yield from batches if isinstance(images, np.ndarray) else (batches[i] for i in self._shuffled(len(batches)))
+            yield from shuffled_batches(images, moved, size, self.generator)
 
-    def _shuffled(self, count: int) -> np.ndarray:
-        return torch.randperm(count, generator=self.generator).numpy()
+
+def cosine_rate(first: float, final_share: float, progress: float) -> float:
+    """Return the learning rate on half a cosine from `first` to `final_share` of it, at a progress from 0 to 1.
+
+    Examples
+    --------
+    >>> [round(cosine_rate(1.0, 0.1, progress), 2) for progress in (0, 0.5, 1)]
+    [1.0, 0.55, 0.1]
+    """
+    final = first * final_share
+    return final + (first - final) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def shuffled_batches(
+    images: Images, positions: np.ndarray, size: int, generator: torch.Generator
+) -> Iterator[np.ndarray]:
+    """Divide positions into batches of images of equal size, in random order."""
+
+    def shuffled(count: int) -> np.ndarray:
+        return torch.randperm(count, generator=generator).numpy()
+
+    batches = equal_size_batches(images, positions[shuffled(len(positions))], size)
+    # Batches of one size come in a row; mixed sizes should not follow in the order of their size.
+    yield from batches if isinstance(images, np.ndarray) else (batches[i] for i in shuffled(len(batches)))

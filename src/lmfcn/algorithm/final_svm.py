@@ -1,5 +1,6 @@
 """The last step: one SVM on the latents of the finished networks, which stay as they are."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -43,7 +44,13 @@ class FinalSVM:
 
 
 def fit_final_svm(
-    latents: Tensor, labels: Tensor, folds: Tensor, settings: Settings, weights: Tensor | None = None
+    latents: Tensor,
+    labels: Tensor,
+    folds: Tensor,
+    settings: Settings,
+    weights: Tensor | None = None,
+    c_factors: Sequence[float] = C_FACTORS,
+    gamma_factors: Sequence[float] = GAMMA_FACTORS,
 ) -> FinalSVM:
     """Fit the SVM on all latents, after cross-validation that scores every image of a fold.
 
@@ -61,6 +68,8 @@ def fit_final_svm(
         With `refit`, the C and gamma under which the held-out classes are most likely; else its own.
     weights : Tensor (n,), optional
         Factor on C for each image.
+    c_factors, gamma_factors : sequence of float
+        What cross-validation tries.
     """
     scale = latent_scale(latents, standardize=settings.standardize)
     latents = scale.apply(latents)
@@ -70,7 +79,8 @@ def fit_final_svm(
     held_out = (folds != ALWAYS).nonzero()[:, 0]
     scores = squared.new_empty(0, 1)
     if len(held_out):
-        rule, scores = _choose(rule, squared, labels, folds, several=settings.refit)
+        factors = (c_factors, gamma_factors) if settings.refit else ((1.0,), (1.0,))
+        rule, scores = _choose(rule, squared, labels, folds, *factors)
     margin = rule.fit(rbf_kernel(squared, rule.gamma), labels)
     decision = Decision(scale, rule.gamma, latents[margin.support], margin.coefficients, margin.intercepts)
     return FinalSVM(decision, margin.support, rule.C, held_out, scores)
@@ -94,7 +104,14 @@ class _Rule:
         return fit_margin(kernel, labels, self.C, balanced=self.balanced, weights=weights)
 
 
-def _choose(first: _Rule, squared: Tensor, labels: Tensor, folds: Tensor, *, several: bool) -> tuple[_Rule, Tensor]:
+def _choose(
+    first: _Rule,
+    squared: Tensor,
+    labels: Tensor,
+    folds: Tensor,
+    c_factors: Sequence[float],
+    gamma_factors: Sequence[float],
+) -> tuple[_Rule, Tensor]:
     """Return the rule with the likeliest held-out scores (the first one on a tie), and honest held-out scores.
 
     Scores of the chosen rule would flatter it, because it was chosen by them: each fold is scored under the rule
@@ -103,13 +120,13 @@ def _choose(first: _Rule, squared: Tensor, labels: Tensor, folds: Tensor, *, sev
     held_out = folds != ALWAYS
     labels_out, folds_out = labels[held_out], folds[held_out]
     rules, scores = [], []
-    for gamma_factor in GAMMA_FACTORS if several else (1.0,):
+    for gamma_factor in gamma_factors:
         kernel = rbf_kernel(squared, first.gamma * gamma_factor)
-        for c_factor in C_FACTORS if several else (1.0,):
+        for c_factor in c_factors:
             rules.append(replace(first, C=first.C * c_factor, gamma=first.gamma * gamma_factor))
             scores.append(_held_out_scores(rules[-1], kernel, labels, folds)[held_out])
     honest = scores[0].clone()
-    for fold in folds_out.unique().tolist() if several else []:
+    for fold in folds_out.unique().tolist() if len(rules) > 1 else []:
         mine = folds_out == fold
         others = ~mine if bool((~mine).any()) else mine
         honest[mine] = scores[_likeliest([part[others] for part in scores], labels_out[others])][mine]

@@ -1,60 +1,56 @@
-"""The same network with a linear head, trained by cross-entropy on every image."""
+"""The same network with a linear layer in place of the SVM (TCNN), trained on every image."""
 
-import copy
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, multi_margin_loss
 
-from lmfcn.algorithm.encode import Images, encode, equal_size_batches, take, to_batch
-from lmfcn.algorithm.errors import TrainingError
-from lmfcn.algorithm.history import History, Stopwatch
+from lmfcn.algorithm.encode import encode
 from lmfcn.algorithm.network import TextureFCN
-from lmfcn.algorithm.refresh import refresh_and_encode
-from lmfcn.algorithm.score import balanced_accuracy
+from lmfcn.baselines.network_training import Criterion, NetworkTraining, Schedule, TrainedNetwork
 from lmfcn.data.seeds import RandomState, as_generator
-from lmfcn.data.training_data import LabelledImages, TrainingData, check_training_data
-from lmfcn.parameters import check_device, check_fraction, check_integer, check_positive, check_widths
-from lmfcn.progress import epoch_progress, progress_note
+from lmfcn.data.training_data import TrainingData
+from lmfcn.estimator import ImageClassifier
+from lmfcn.memory import reused_buffers
+from lmfcn.parameters import check_choice, check_device, check_integer, check_widths
+
+LOSSES: dict[str, Callable[..., Tensor]] = {"cross-entropy": cross_entropy, "hinge": multi_margin_loss}
+"""Two classes under "hinge" have the usual hinge loss of the difference of their two outputs."""
+
+SIZES = ("same", "one-vs-all")
 
 
-@dataclass(frozen=True)
-class CNNRecord:
-    """One epoch of a CNN, measured before its updates; epoch 0 is the untrained network."""
+class CNNClassifier(ImageClassifier):
+    """The LMFCN's network with a linear layer in place of the SVM, trained by cross-entropy or hinge loss.
 
-    epoch: int
-    train_balanced_accuracy: float
-    validation_balanced_accuracy: float | None
-    loss: float
-    n_backpropagated: int
-    learning_rate: float
-    seconds_encoding: float
-    seconds_backpropagation: float
-
-
-class CNNClassifier(ClassifierMixin, BaseEstimator):
-    """The LMFCN's network with a linear layer in place of the SVM, trained by cross-entropy (CNN-CE).
-
-    It gets the same care as LMFCN: batch-norm statistics refreshed before every evaluation, the same
-    optimiser, mini-batches and falling learning rate, and the epoch of best validation accuracy is kept.
+    It gets the same care as LMFCN: batch-norm statistics refreshed before every evaluation, the same optimiser,
+    mini-batches and falling learning rate, and the epoch of best validation accuracy is kept (of lowest validation
+    loss, where several are equally good).
 
     Parameters
     ----------
+    loss : {"cross-entropy", "hinge"}, default="cross-entropy"
+        CNN-CE or CNN-H of the paper.
     latent_dim : int, default=64
     widths : sequence of int, default=(64, 128)
+    size : {"same", "one-vs-all"}, default="same"
+        "one-vs-all" multiplies the numbers of filters until there are as many weights as in one network per class.
     epochs : int, default=100
+    patience : int, optional
+        Stop when the validation loss has not improved for so many epochs.
     batch_size : int, default=32
     learning_rate : float, default=0.0003
         Falls to a tenth along half a cosine.
     weight_decay : float, default=0.01
+    class_weight : {"balanced", None}, default="balanced"
+        Whether rare classes weigh as much in the loss as frequent ones.
     validation_fraction : float, default=0.2
+    image_shape : tuple of int, optional
     device : str, default="auto"
     random_state : None, int or NumPy generator, default=None
     verbose : bool, default=False
@@ -75,24 +71,34 @@ class CNNClassifier(ClassifierMixin, BaseEstimator):
     def __init__(
         self,
         *,
+        loss: str = "cross-entropy",
         latent_dim: int = 64,
         widths: tuple[int, ...] = (64, 128),
+        size: str = "same",
         epochs: int = 100,
+        patience: int | None = None,
         batch_size: int = 32,
         learning_rate: float = 3e-4,
         weight_decay: float = 1e-2,
+        class_weight: str | None = "balanced",
         validation_fraction: float = 0.2,
+        image_shape: tuple[int, ...] | None = None,
         device: str = "auto",
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
+        self.loss = loss
         self.latent_dim = latent_dim
         self.widths = widths
+        self.size = size
         self.epochs = epochs
+        self.patience = patience
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.class_weight = class_weight
         self.validation_fraction = validation_fraction
+        self.image_shape = image_shape
         self.device = device
         self.random_state = random_state
         self.verbose = verbose
@@ -101,99 +107,121 @@ class CNNClassifier(ClassifierMixin, BaseEstimator):
         """Train on images and labels; the arguments are those of `LMFCNClassifier.fit`."""
         self._check_parameters()
         random = as_generator(self.random_state)
-        data = check_training_data(X, y, groups, validation, self.validation_fraction, random, verbose=self.verbose)
-        generator = torch.Generator().manual_seed(int(random.integers(2**62)))
-        network = self._build(data, generator)
-        optimizer = torch.optim.AdamW(network.parameters(), lr=self.learning_rate, weight_decay=self.weight_decay)
-        history: History[CNNRecord] = History()
-        best = -1.0
-        with epoch_progress("CNN", self.epochs + 1, visible=self.verbose) as advance:
-            for epoch in range(self.epochs + 1):
-                record, weights = self._train_epoch(epoch, network, data, optimizer, generator)
-                history.append(record)
-                score = record.validation_balanced_accuracy
-                if score is None or score > best:
-                    best, best_epoch, kept = score or 0.0, epoch, weights
-                advance(progress_note(score))
-        network.load_state_dict(kept)
+        data = self._check_data(X, y, groups, validation, random)
+        trained = self.train_network(data, torch.Generator().manual_seed(int(random.integers(2**62))))
         self.classes_, self._form = data.classes, data.form
-        self.network_, self.history_ = network.eval(), history
-        self.best_epoch_, self.n_iter_ = best_epoch, self.epochs
+        self.network_ = nn.Sequential(trained.network, trained.criterion.get_submodule("linear")).eval()
+        self.history_, self.best_epoch_ = trained.history, trained.best_epoch
+        self.n_iter_ = len(trained.history) - 1
         return self
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the label (n,) of every image."""
-        logits = self._logits(X)
-        return self.classes_[logits.argmax(dim=1).cpu().numpy()]
+        outputs = self._outputs(X)
+        return self.classes_[outputs.argmax(dim=1).cpu().numpy()]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Return the network's own probabilities (n, n_classes), not calibrated."""
-        return self._logits(X).softmax(dim=1).cpu().numpy()
+        """Return the softmax of the outputs (n, n_classes), not calibrated."""
+        return self._outputs(X).softmax(dim=1).cpu().numpy()
 
-    def _logits(self, X: Any) -> Tensor:
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the outputs (n, n_classes); for two classes their difference (n,), positive for `classes_[1]`."""
+        outputs = self._outputs(X)
+        return (outputs if len(self.classes_) > 2 else outputs[:, 1] - outputs[:, 0]).cpu().numpy()
+
+    def _outputs(self, X: Any) -> Tensor:
         check_is_fitted(self, "network_")
-        return encode(self.network_, self._form.load(X), _device(self.network_))
+        images = self._form.load(self._rows(X))
+        return encode(self.network_, images, next(self.network_.parameters()).device).double()
 
-    def _build(self, data: TrainingData, generator: torch.Generator) -> nn.Module:
-        features = TextureFCN(data.form.channels, self.latent_dim, self.widths, generator=generator)
-        head = nn.utils.skip_init(nn.Linear, self.latent_dim, len(data.classes))
-        bound = 1 / math.sqrt(self.latent_dim)
-        for weights in head.parameters():
-            nn.init.uniform_(weights, -bound, bound, generator=generator)
-        return nn.Sequential(features, head).to(check_device(self.device))
+    def train_network(self, data: TrainingData, generator: torch.Generator) -> TrainedNetwork:
+        """Train on checked data, without becoming a fitted classifier."""
+        n_classes, device = len(data.classes), check_device(self.device)
+        widths, latent_dim = tuple(self.widths), self.latent_dim
+        if self.size == "one-vs-all" and n_classes > 2:
+            widths, latent_dim = matched_filters(n_classes, data.form.channels, latent_dim, widths)
+        network = TextureFCN(data.form.channels, latent_dim, widths, generator=generator)
+        weights = _balancing(data.train.numbers) if self.class_weight == "balanced" else None
+        criterion = LinearCriterion(latent_dim, n_classes, self.loss, weights, generator)
+        training = NetworkTraining(network.to(device), criterion.to(device), data, self._schedule, generator)
+        with reused_buffers():
+            return training.run("CNN", verbose=self.verbose)
 
-    def _train_epoch(
-        self,
-        epoch: int,
-        network: nn.Module,
-        data: TrainingData,
-        optimizer: torch.optim.Optimizer,
-        generator: torch.Generator,
-    ) -> tuple[CNNRecord, dict[str, Tensor]]:
-        """Measure the network and copy its weights, then go once through all images."""
-        clock, device, train = Stopwatch(), _device(network), data.train
-        with clock("encoding"):
-            refresh_and_encode(network[0], train.images, device)
-            loss, train_score = _evaluate(network, train)
-            validation_score = None
-            if data.validation is not None:
-                _, validation_score = _evaluate(network, data.validation)
-        if not math.isfinite(loss):
-            raise TrainingError(f"The loss became {loss} in epoch {epoch}; try a smaller learning_rate.")
-        weights = copy.deepcopy(network.state_dict())
-        rate = self.learning_rate * (0.55 + 0.45 * math.cos(math.pi * epoch / self.epochs))
-        with clock("backpropagation"):
-            n_images = 0 if epoch == self.epochs else len(train)
-            for batch in _batches(train.images, n_images, self.batch_size, generator):
-                optimizer.param_groups[0]["lr"] = rate
-                targets = torch.from_numpy(train.numbers[batch]).to(device)
-                optimizer.zero_grad(set_to_none=True)
-                cross_entropy(network.train()(to_batch(take(train.images, batch), device)), targets).backward()
-                optimizer.step()
-        seconds = clock.seconds["encoding"], clock.seconds["backpropagation"]
-        return CNNRecord(epoch, train_score, validation_score, loss, n_images, rate, *seconds), weights
+    @property
+    def _schedule(self) -> Schedule:
+        return Schedule(self.epochs, self.batch_size, self.learning_rate, self.weight_decay, self.patience)
 
     def _check_parameters(self) -> None:
-        for name in ("latent_dim", "epochs", "batch_size"):
-            check_integer(name, getattr(self, name), smallest=1)
+        check_choice("loss", self.loss, LOSSES)
+        check_choice("size", self.size, SIZES)
+        check_choice("class_weight", self.class_weight, ("balanced", None))
+        check_integer("latent_dim", self.latent_dim, smallest=1)
         check_widths(self.widths)
-        check_positive("learning_rate", self.learning_rate)
-        check_positive("weight_decay", self.weight_decay, zero_allowed=True)
-        check_fraction("validation_fraction", self.validation_fraction)
+        self._schedule.check()
 
 
-def _evaluate(network: nn.Module, data: LabelledImages) -> tuple[float, float]:
-    """Return cross-entropy and balanced accuracy."""
-    device = _device(network)
-    logits, labels = encode(network, data.images, device), torch.from_numpy(data.numbers).to(device)
-    return float(cross_entropy(logits, labels)), balanced_accuracy(labels, logits.argmax(dim=1))
+class LinearCriterion(Criterion):
+    """A fully connected layer, and the loss of its outputs."""
+
+    def __init__(
+        self, latent_dim: int, n_classes: int, loss: str, weights: Tensor | None, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        # skip_init keeps torch from drawing the first weights from its global generator.
+        self.linear = nn.utils.skip_init(nn.Linear, latent_dim, n_classes)
+        bound = 1 / math.sqrt(latent_dim)
+        for parameter in self.linear.parameters():
+            nn.init.uniform_(parameter, -bound, bound, generator=generator)
+        self.loss = LOSSES[loss]
+        self.register_buffer("class_weights", weights)
+
+    def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean loss of latents (b, phi) with classes (b,)."""
+        return self.loss(self.linear(latents), labels, weight=self.class_weights)
+
+    def scores(self, latents: Tensor, seen: Tensor, seen_labels: Tensor) -> Tensor:  # noqa: ARG002
+        """Return the outputs (m, n_classes), whatever the training images look like."""
+        return self.linear(latents)
 
 
-def _batches(images: Images, n_images: int, batch_size: int, generator: torch.Generator) -> Iterator[np.ndarray]:
-    if n_images:
-        order = torch.randperm(n_images, generator=generator).numpy()
-        yield from equal_size_batches(images, order, batch_size)
+def matched_filters(
+    n_networks: int, channels: int, latent_dim: int, widths: tuple[int, ...]
+) -> tuple[tuple[int, ...], int]:
+    """Return hidden and last numbers of filters with as many weights as `n_networks` networks, within 1 %.
+
+    All numbers grow by one common factor; the last one then makes up for the rounding of the others. The linear
+    layer behind the network counts too.
+
+    Examples
+    --------
+    >>> matched_filters(6, 1, 64, (64, 128))
+    ((157, 314), 157)
+    """
+    goal = n_networks * _n_weights(channels, latent_dim, widths)
+
+    def total(factor: float, last: int) -> int:
+        return _n_weights(channels, last, _scaled(widths, factor)) + (last + 1) * n_networks
+
+    low, high = 1.0, float(n_networks)
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if total(middle, round(middle * latent_dim)) < goal else (low, middle)
+    around = round(low * latent_dim)
+    last = min(range(max(1, around // 2), 2 * around + 2), key=lambda last: abs(total(low, last) - goal))
+    return _scaled(widths, low), last
 
 
-def _device(network: nn.Module) -> torch.device:
-    return next(network.parameters()).device
+def _scaled(widths: tuple[int, ...], factor: float) -> tuple[int, ...]:
+    return tuple(round(width * factor) for width in widths)
+
+
+def _n_weights(channels: int, latent_dim: int, widths: tuple[int, ...]) -> int:
+    """Return the number of weights of a TextureFCN without building it: convolutions, and two per filter."""
+    inputs, outputs = (channels, *widths), (*widths, latent_dim)
+    return sum(9 * before * after + 2 * after for before, after in zip(inputs, outputs, strict=True))
+
+
+def _balancing(numbers: np.ndarray) -> Tensor:
+    """Return the factor (n_classes,) that makes every class weigh the same, 1 on average over images."""
+    counts = np.bincount(numbers)
+    return torch.from_numpy(len(numbers) / (len(counts) * counts)).float()

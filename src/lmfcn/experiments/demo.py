@@ -10,7 +10,8 @@ from sklearn.metrics import balanced_accuracy_score
 
 from lmfcn.algorithm.history import EpochRecord, History
 from lmfcn.algorithm.latent_space import LatentSpace
-from lmfcn.baselines.cnn import CNNClassifier, CNNRecord
+from lmfcn.baselines.cnn import CNNClassifier
+from lmfcn.baselines.network_training import NetworkRecord
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.seeds import as_generator
 from lmfcn.data.synthetic import make_gaussians
@@ -35,7 +36,7 @@ class DemoRun:
     """One method's training and its result on images that it has never seen."""
 
     name: str
-    history: History[EpochRecord] | History[CNNRecord]
+    history: History[EpochRecord] | History[NetworkRecord]
     kept_epoch: int
     n_weights: int
     test_balanced_accuracy: float

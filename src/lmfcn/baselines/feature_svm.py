@@ -1,0 +1,134 @@
+"""An RBF SVM on feature vectors of images: what most comparators end with."""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from lmfcn.algorithm.calibration import probabilities
+from lmfcn.algorithm.final_svm import ALWAYS, fit_final_svm
+from lmfcn.algorithm.score import class_numbers
+from lmfcn.algorithm.settings import Settings
+from lmfcn.data.loading import LoadedImages
+from lmfcn.data.seeds import RandomState, as_generator
+from lmfcn.data.splits import make_folds
+from lmfcn.data.training_data import LabelledImages, TrainingData
+from lmfcn.estimator import ImageClassifier
+from lmfcn.fitting import N_FOLDS, calibrated, judging_folds
+from lmfcn.memory import check_kernel_memory
+
+C_FACTORS = (1.0, 0.1, 10.0, 100.0)
+GAMMA_FACTORS = (1.0, 0.3, 0.1, 0.03, 3.0, 10.0)
+"""What cross-validation tries, around C = 10 and the scale of the features; twice as much as LMFCN's last SVM does,
+because nothing else has adapted these features to the kernel."""
+
+
+class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassifier):
+    """Feature vectors and the SVM that LMFCN ends with: standardised, C and gamma cross-validated, calibrated.
+
+    A subclass says how an image becomes a vector. The SVM learns from training and validation images. If the vectors
+    were learnt from the training images, C and gamma are judged by the validation images, else by all of them;
+    groups are never divided.
+
+    Attributes
+    ----------
+    classes_ : array (n_classes,)
+    C_, gamma_ : float
+        What cross-validation chose, for standardised features.
+    n_support_ : int
+    calibration_error_ : float or None
+    """
+
+    learns_features = False
+    """Whether the feature vectors depend on the labels of the training images."""
+
+    random_state: RandomState
+
+    @abstractmethod
+    def _learn(self, data: TrainingData, random: np.random.Generator) -> None:
+        """Prepare whatever `_describe` needs."""
+
+    @abstractmethod
+    def _describe(self, images: LoadedImages) -> Tensor:
+        """Return the feature vectors (n, n_features) of images (n, h, w, c)."""
+
+    @abstractmethod
+    def _check_parameters(self) -> None:
+        """Refuse parameters that cannot work."""
+
+    def fit(self, X: Any, y: Any = None, groups: Any = None, validation: Any = None) -> "FeatureSVC":
+        """Learn from images and labels; the arguments are those of `LMFCNClassifier.fit`."""
+        self._check_parameters()
+        random = as_generator(self.random_state)
+        data = self._check_data(X, y, groups, validation, random)
+        parts = [data.train] if data.validation is None else [data.train, data.validation]
+        check_kernel_memory(sum(len(part) for part in parts))
+        self._learn(data, random)
+        features = torch.cat([self._describe(part.images) for part in parts])
+        labels = torch.from_numpy(np.concatenate([part.numbers for part in parts])).to(features.device)
+        folds = torch.from_numpy(self._folds(parts, random)).to(features.device)
+        final = fit_final_svm(features, labels, folds, Settings(), c_factors=C_FACTORS, gamma_factors=GAMMA_FACTORS)
+        held_out = data.validation is not None or not self.learns_features
+        self._decision, self._calibration = calibrated(final, labels, Settings().prior_shift, held_out=held_out)
+        self.classes_, self._form = data.classes, data.form
+        self.C_, self.gamma_, self.n_support_ = final.C, final.decision.gamma, len(final.support)
+        self.calibration_error_ = self._calibration.error
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the label (n,) of every image, the most probable one."""
+        scores = self._scores(X)
+        return self.classes_[class_numbers(scores).cpu().numpy()]
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return probabilities (n, n_classes), calibrated on held-out scores."""
+        scores = self._scores(X)
+        return probabilities(scores, self._calibration.sharpness).cpu().numpy()
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the scores (n, n_classes); for two classes one (n,), positive for `classes_[1]`."""
+        scores = self._scores(X)
+        return (scores[:, 0] if scores.shape[1] == 1 else scores).cpu().numpy()
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the feature vectors (n, n_features), before they are standardised."""
+        check_is_fitted(self, "classes_")
+        return self._describe(self._form.load(self._rows(X))).cpu().numpy()
+
+    def _scores(self, X: Any) -> Tensor:
+        check_is_fitted(self, "classes_")
+        return self._decision.scores(self._describe(self._form.load(self._rows(X))))
+
+    def _folds(self, parts: list[LabelledImages], random: np.random.Generator) -> np.ndarray:
+        if self.learns_features and len(parts) == 2:
+            train, validation = parts
+            folds = make_folds(validation.numbers, N_FOLDS, random, validation.groups)
+            return np.concatenate([np.full(len(train), ALWAYS), folds])
+        return judging_folds(np.concatenate([part.numbers for part in parts]), random, _joined_groups(parts))
+
+    @property
+    def _n_features_out(self) -> int:
+        return self._decision.support_latents.shape[1]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+def _joined_groups(parts: list[LabelledImages]) -> np.ndarray | None:
+    """Return numbers (n,) of groups over all parts; an image of a part without groups is a group of its own."""
+    if all(part.groups is None for part in parts):
+        return None
+    names = [
+        (number, "group", group) if part.groups is not None else (number, "image", group)
+        for number, part in enumerate(parts)
+        for group in (range(len(part)) if part.groups is None else part.groups.tolist())
+    ]
+    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    return np.array([places[name] for name in names])

@@ -1,0 +1,170 @@
+"""Latents of a network that was trained in some other way, or not at all, with an RBF SVM on top."""
+
+from abc import abstractmethod
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lmfcn.algorithm.encode import encode
+from lmfcn.algorithm.network import TextureFCN
+from lmfcn.algorithm.refresh import refresh_and_encode
+from lmfcn.baselines.cnn import CNNClassifier
+from lmfcn.baselines.feature_svm import FeatureSVC
+from lmfcn.baselines.network_training import Schedule, TrainedNetwork
+from lmfcn.data.loading import LoadedImages
+from lmfcn.data.seeds import RandomState
+from lmfcn.data.training_data import TrainingData
+from lmfcn.parameters import check_device, check_integer, check_widths
+
+
+class NetworkSVC(FeatureSVC):
+    """An RBF SVM on the latents of a `TextureFCN`."""
+
+    latent_dim: int
+    widths: tuple[int, ...]
+    device: str
+    network_: TextureFCN
+
+    def _describe(self, images: LoadedImages) -> Tensor:
+        return encode(self.network_, images, next(self.network_.parameters()).device)
+
+    def _check_parameters(self) -> None:
+        check_integer("latent_dim", self.latent_dim, smallest=1)
+        check_widths(self.widths)
+
+
+class RandomFCN(NetworkSVC):
+    """The untrained network, its batch-norm statistics taken from the training images, with an RBF SVM (random-fcn).
+
+    Stronger than it looks: random filters, rectified and averaged, describe a texture. What LMFCN is better by is
+    what training adds.
+
+    Parameters
+    ----------
+    latent_dim : int, default=64
+    widths : sequence of int, default=(64, 128)
+    validation_fraction : float, default=0
+        Nothing is trained, so nothing needs to be held out; a given validation set is learnt from too.
+    image_shape : tuple of int, optional
+    device : str, default="auto"
+    random_state : None, int or NumPy generator, default=None
+    verbose : bool, default=False
+
+    Examples
+    --------
+    >>> from lmfcn import make_gaussians
+    >>> X, y = make_gaussians(n_per_class=20, size=16, random_state=0)
+    >>> RandomFCN(latent_dim=8, random_state=0).fit(X, y).transform(X).shape
+    (40, 8)
+    """
+
+    def __init__(
+        self,
+        *,
+        latent_dim: int = 64,
+        widths: tuple[int, ...] = (64, 128),
+        validation_fraction: float = 0.0,
+        image_shape: tuple[int, ...] | None = None,
+        device: str = "auto",
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.latent_dim = latent_dim
+        self.widths = widths
+        self.validation_fraction = validation_fraction
+        self.image_shape = image_shape
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _learn(self, data: TrainingData, random: np.random.Generator) -> None:
+        device = check_device(self.device)
+        generator = torch.Generator().manual_seed(int(random.integers(2**62)))
+        network = TextureFCN(data.form.channels, self.latent_dim, tuple(self.widths), generator=generator)
+        self.network_ = network.to(device)
+        refresh_and_encode(self.network_, data.train.images, device)
+
+
+class TrainedNetworkSVC(NetworkSVC):
+    """An RBF SVM on the latents of a network that was trained on every image.
+
+    Attributes
+    ----------
+    network_, history_, best_epoch_, n_iter_
+        As in `CNNClassifier`.
+    """
+
+    learns_features = True
+    epochs: int
+    patience: int | None
+    batch_size: int
+    learning_rate: float
+    weight_decay: float
+
+    @abstractmethod
+    def _train(self, data: TrainingData, generator: torch.Generator) -> TrainedNetwork:
+        """Train the network."""
+
+    def _learn(self, data: TrainingData, random: np.random.Generator) -> None:
+        trained = self._train(data, torch.Generator().manual_seed(int(random.integers(2**62))))
+        self.network_, self.history_, self.best_epoch_ = trained.network, trained.history, trained.best_epoch
+        self.n_iter_ = len(trained.history) - 1
+
+    @property
+    def _schedule(self) -> Schedule:
+        return Schedule(self.epochs, self.batch_size, self.learning_rate, self.weight_decay, self.patience)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._schedule.check()
+
+
+class CNNSVC(TrainedNetworkSVC):
+    """The latents of the cross-entropy CNN with an RBF SVM on top (CNN + SVM).
+
+    Parameters
+    ----------
+    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, validation_fraction, image_shape,
+    device, random_state, verbose
+        As in `CNNClassifier`, with the same defaults.
+
+    Examples
+    --------
+    >>> from lmfcn import make_gaussians
+    >>> X, y = make_gaussians(n_per_class=20, size=16, random_state=0)
+    >>> CNNSVC(epochs=2, latent_dim=8, random_state=0).fit(X, y).predict(X).shape
+    (40,)
+    """
+
+    def __init__(
+        self,
+        *,
+        latent_dim: int = 64,
+        widths: tuple[int, ...] = (64, 128),
+        epochs: int = 100,
+        patience: int | None = None,
+        batch_size: int = 32,
+        learning_rate: float = 3e-4,
+        weight_decay: float = 1e-2,
+        validation_fraction: float = 0.2,
+        image_shape: tuple[int, ...] | None = None,
+        device: str = "auto",
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.latent_dim = latent_dim
+        self.widths = widths
+        self.epochs = epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.validation_fraction = validation_fraction
+        self.image_shape = image_shape
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _train(self, data: TrainingData, generator: torch.Generator) -> TrainedNetwork:
+        return CNNClassifier(**self.get_params(deep=False)).train_network(data, generator)
