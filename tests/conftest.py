@@ -9,6 +9,17 @@ from lmfcn import make_gaussians
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+# A torchvision that was built for CUDA cannot load its operators beside a torch for CPUs, and its import then fails for
+# want of their names. The networks do without them.
+try:
+    import torchvision  # noqa: F401
+except RuntimeError:
+    for name in [name for name in sys.modules if name.startswith("torchvision")]:
+        del sys.modules[name]
+    OPERATORS = torch.library.Library("torchvision", "DEF")
+    OPERATORS.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    OPERATORS.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
 
 @pytest.fixture
 def random() -> np.random.Generator:

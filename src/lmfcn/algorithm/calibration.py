@@ -63,16 +63,34 @@ def fit_sharpness(scores: Tensor, labels: Tensor) -> float:
     is concave in the factor, so the place where its slope is zero is found by halving.
     """
     scores, labels = _on_cpu(scores, labels)
-    logits, n_images = _logits(scores), len(labels)
-    n_classes = logits.shape[1]
-    targets = torch.full_like(logits, 1 / (n_images + 2) / (n_classes - 1))
+    return float(_sharpest(_logits(scores)[None], labels))
+
+
+def likeliest(candidates: Tensor, labels: Tensor) -> int:
+    """Return which scores (n_candidates, m, n_scores) make the classes (m,) most likely.
+
+    Each candidate is judged under its own best sharpness; the first one wins a tie.
+    """
+    candidates, labels = _on_cpu(candidates, labels)
+    logits = _logits(candidates)
+    likelihoods = (logits * _sharpest(logits, labels)[:, None, None]).log_softmax(dim=2)
+    places = labels[None, :, None].expand(len(logits), -1, 1)
+    return int(likelihoods.gather(2, places).mean(dim=(1, 2)).argmax())
+
+
+def _sharpest(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the best factor (r,) for each of several sets of logits (r, m, n_classes)."""
+    n_images, n_classes = logits.shape[1:]
+    targets = torch.full_like(logits[0], 1 / (n_images + 2) / (n_classes - 1))
     targets.scatter_(1, labels[:, None], (n_images + 1) / (n_images + 2))
-    low, high = math.log(1 / _SHARPEST), math.log(_SHARPEST)
+    low = logits.new_full((len(logits),), math.log(1 / _SHARPEST))
+    high = -low
     for _ in range(_N_HALVINGS):
         middle = (low + high) / 2
-        slope = (((logits * math.exp(middle)).softmax(dim=1) - targets) * logits).sum()
-        low, high = (middle, high) if slope < 0 else (low, middle)
-    return math.exp((low + high) / 2)
+        factors = middle.exp()[:, None, None]
+        too_low = (((logits * factors).softmax(dim=2) - targets) * logits).sum(dim=(1, 2)) < 0
+        low, high = torch.where(too_low, middle, low), torch.where(too_low, high, middle)
+    return ((low + high) / 2).exp()
 
 
 def negative_log_likelihood(scores: Tensor, labels: Tensor, sharpness: float) -> float:
@@ -140,7 +158,7 @@ def _on_cpu(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 def _logits(scores: Tensor) -> Tensor:
     """One score speaks for class 1 against class 0."""
-    return torch.cat([torch.zeros_like(scores), scores], dim=1) if scores.shape[1] == 1 else scores
+    return torch.cat([torch.zeros_like(scores), scores], dim=-1) if scores.shape[-1] == 1 else scores
 
 
 def _cross_fitted(scores: Tensor, labels: Tensor, n_parts: int = 5) -> Tensor:

@@ -1,11 +1,12 @@
 """The last step: one SVM on the latents of the finished networks, which stay as they are."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from lmfcn.algorithm.calibration import fit_sharpness, negative_log_likelihood
+from lmfcn.algorithm.calibration import likeliest
 from lmfcn.algorithm.decision import Decision
 from lmfcn.algorithm.geometry import gamma_from_scale, latent_scale, rbf_kernel, squared_distances
 from lmfcn.algorithm.margin import Margin, fit_margin
@@ -75,25 +76,29 @@ def fit_final_svm(
     latents = scale.apply(latents)
     squared = squared_distances(latents)
     gamma = gamma_from_scale(latents, settings.gamma_factor) if settings.gamma == "scale" else settings.gamma
-    rule = _Rule(settings.C, gamma, settings.balanced, weights)
-    held_out = (folds != ALWAYS).nonzero()[:, 0]
-    scores = squared.new_empty(0, 1)
-    if len(held_out):
-        factors = (c_factors, gamma_factors) if settings.refit else ((1.0,), (1.0,))
-        rule, scores = _choose(rule, squared, labels, folds, *factors)
+    if not settings.refit:
+        c_factors, gamma_factors = (1.0,), (1.0,)
+
+    def candidates() -> Iterator[tuple[Rule, Tensor]]:
+        for gamma_factor in gamma_factors:
+            kernel = rbf_kernel(squared, gamma * gamma_factor)
+            for c_factor in c_factors:
+                yield Rule(settings.C * c_factor, gamma * gamma_factor, settings.balanced, weights), kernel
+
+    rule, scores = choose_rule(candidates(), labels, folds)
     margin = rule.fit(rbf_kernel(squared, rule.gamma), labels)
     decision = Decision(scale, rule.gamma, latents[margin.support], margin.coefficients, margin.intercepts)
-    return FinalSVM(decision, margin.support, rule.C, held_out, scores)
+    return FinalSVM(decision, margin.support, rule.C, (folds != ALWAYS).nonzero()[:, 0], scores)
 
 
 @dataclass(frozen=True)
-class _Rule:
-    """How to fit an SVM on a kernel of this gamma."""
+class Rule:
+    """How to fit an SVM on a kernel, which may be one of this gamma."""
 
     C: float
-    gamma: float
-    balanced: bool
-    weights: Tensor | None
+    gamma: float = 0.0
+    balanced: bool = False
+    weights: Tensor | None = None
 
     def fit(self, kernel: Tensor, labels: Tensor, part: Tensor | None = None) -> Margin:
         """Fit on a whole kernel, or on the images that `part` lists."""
@@ -104,42 +109,37 @@ class _Rule:
         return fit_margin(kernel, labels, self.C, balanced=self.balanced, weights=weights)
 
 
-def _choose(
-    first: _Rule,
-    squared: Tensor,
-    labels: Tensor,
-    folds: Tensor,
-    c_factors: Sequence[float],
-    gamma_factors: Sequence[float],
-) -> tuple[_Rule, Tensor]:
+def choose_rule(candidates: Iterable[tuple[Rule, Tensor]], labels: Tensor, folds: Tensor) -> tuple[Rule, Tensor]:
     """Return the rule with the likeliest held-out scores (the first one on a tie), and honest held-out scores.
 
     Scores of the chosen rule would flatter it, because it was chosen by them: each fold is scored under the rule
     that the other folds choose.
+
+    Parameters
+    ----------
+    candidates : iterable of (Rule, Tensor (n, n))
+        Rules, each with its kernel.
+    labels, folds : Tensor (n,)
+        As for `fit_final_svm`. If no image is in a fold, the first rule is returned, without scores.
     """
     held_out = folds != ALWAYS
     labels_out, folds_out = labels[held_out], folds[held_out]
     rules, scores = [], []
-    for gamma_factor in gamma_factors:
-        kernel = rbf_kernel(squared, first.gamma * gamma_factor)
-        for c_factor in c_factors:
-            rules.append(replace(first, C=first.C * c_factor, gamma=first.gamma * gamma_factor))
-            scores.append(_held_out_scores(rules[-1], kernel, labels, folds)[held_out])
-    honest = scores[0].clone()
+    for rule, kernel in candidates:
+        if not len(folds_out):
+            return rule, kernel.new_empty(0, 1)
+        rules.append(rule)
+        scores.append(_held_out_scores(rule, kernel, labels, folds)[held_out])
+    tried = torch.stack(scores)
+    honest = tried[0].clone()
     for fold in folds_out.unique().tolist() if len(rules) > 1 else []:
         mine = folds_out == fold
         others = ~mine if bool((~mine).any()) else mine
-        honest[mine] = scores[_likeliest([part[others] for part in scores], labels_out[others])][mine]
-    return rules[_likeliest(scores, labels_out)], honest
+        honest[mine] = tried[likeliest(tried[:, others], labels_out[others]), mine]
+    return rules[likeliest(tried, labels_out)], honest
 
 
-def _likeliest(candidates: list[Tensor], labels: Tensor) -> int:
-    """Return which scores (m, n_scores) make the classes (m,) most likely, each under its own best sharpness."""
-    surprises = [negative_log_likelihood(part, labels, fit_sharpness(part, labels)) for part in candidates]
-    return surprises.index(min(surprises))
-
-
-def _held_out_scores(rule: _Rule, kernel: Tensor, labels: Tensor, folds: Tensor) -> Tensor:
+def _held_out_scores(rule: Rule, kernel: Tensor, labels: Tensor, folds: Tensor) -> Tensor:
     """Return scores (n, n_scores), each from an SVM on the other folds; those of ALWAYS mean nothing."""
     n_classes = int(labels.max()) + 1
     scores = kernel.new_zeros(len(labels), 1 if n_classes == 2 else n_classes)

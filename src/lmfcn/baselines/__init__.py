@@ -1,1 +1,10 @@
-"""The methods that LMFCN is compared with, each a scikit-learn estimator."""
+"""The methods that LMFCN is compared with, each a scikit-learn estimator that takes the same images.
+
+>>> from lmfcn.baselines import METHODS
+>>> METHODS["CNN-H"](epochs=5).loss
+'hinge'
+"""
+
+from lmfcn.baselines.methods import METHODS
+
+__all__ = ["METHODS"]

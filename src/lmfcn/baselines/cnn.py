@@ -47,7 +47,7 @@ class CNNClassifier(ImageClassifier):
     learning_rate : float, default=0.0003
         Falls to a tenth along half a cosine.
     weight_decay : float, default=0.01
-    class_weight : {"balanced", None}, default="balanced"
+    balanced : bool, default=True
         Whether rare classes weigh as much in the loss as frequent ones.
     validation_fraction : float, default=0.2
     image_shape : tuple of int, optional
@@ -80,7 +80,7 @@ class CNNClassifier(ImageClassifier):
         batch_size: int = 32,
         learning_rate: float = 3e-4,
         weight_decay: float = 1e-2,
-        class_weight: str | None = "balanced",
+        balanced: bool = True,
         validation_fraction: float = 0.2,
         image_shape: tuple[int, ...] | None = None,
         device: str = "auto",
@@ -96,7 +96,7 @@ class CNNClassifier(ImageClassifier):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
-        self.class_weight = class_weight
+        self.balanced = balanced
         self.validation_fraction = validation_fraction
         self.image_shape = image_shape
         self.device = device
@@ -141,7 +141,7 @@ class CNNClassifier(ImageClassifier):
         if self.size == "one-vs-all" and n_classes > 2:
             widths, latent_dim = matched_filters(n_classes, data.form.channels, latent_dim, widths)
         network = TextureFCN(data.form.channels, latent_dim, widths, generator=generator)
-        weights = _balancing(data.train.numbers) if self.class_weight == "balanced" else None
+        weights = _balancing(data.train.numbers) if self.balanced else None
         criterion = LinearCriterion(latent_dim, n_classes, self.loss, weights, generator)
         training = NetworkTraining(network.to(device), criterion.to(device), data, self._schedule, generator)
         with reused_buffers():
@@ -154,7 +154,7 @@ class CNNClassifier(ImageClassifier):
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, LOSSES)
         check_choice("size", self.size, SIZES)
-        check_choice("class_weight", self.class_weight, ("balanced", None))
+        check_choice("balanced", self.balanced, (True, False))
         check_integer("latent_dim", self.latent_dim, smallest=1)
         check_widths(self.widths)
         self._schedule.check()

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from lmfcn.algorithm.calibration import probabilities
-from lmfcn.algorithm.final_svm import ALWAYS, fit_final_svm
+from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, fit_final_svm
 from lmfcn.algorithm.score import class_numbers
 from lmfcn.algorithm.settings import Settings
 from lmfcn.data.loading import LoadedImages
@@ -38,8 +38,8 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
     Attributes
     ----------
     classes_ : array (n_classes,)
-    C_, gamma_ : float
-        What cross-validation chose, for standardised features.
+    C_ : float
+        What cross-validation chose.
     n_support_ : int
     calibration_error_ : float or None
     """
@@ -70,15 +70,19 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
         check_kernel_memory(sum(len(part) for part in parts))
         self._learn(data, random)
         features = torch.cat([self._describe(part.images) for part in parts])
+        self._n_features_out = features.shape[1]
         labels = torch.from_numpy(np.concatenate([part.numbers for part in parts])).to(features.device)
         folds = torch.from_numpy(self._folds(parts, random)).to(features.device)
-        final = fit_final_svm(features, labels, folds, Settings(), c_factors=C_FACTORS, gamma_factors=GAMMA_FACTORS)
+        final = self._fit_svm(features, labels, folds)
         held_out = data.validation is not None or not self.learns_features
         self._decision, self._calibration = calibrated(final, labels, Settings().prior_shift, held_out=held_out)
         self.classes_, self._form = data.classes, data.form
-        self.C_, self.gamma_, self.n_support_ = final.C, final.decision.gamma, len(final.support)
+        self.C_, self.n_support_ = final.C, len(final.support)
         self.calibration_error_ = self._calibration.error
         return self
+
+    def _fit_svm(self, features: Tensor, labels: Tensor, folds: Tensor) -> FinalSVM:
+        return fit_final_svm(features, labels, folds, Settings(), c_factors=C_FACTORS, gamma_factors=GAMMA_FACTORS)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the label (n,) of every image, the most probable one."""
@@ -110,10 +114,6 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
             folds = make_folds(validation.numbers, N_FOLDS, random, validation.groups)
             return np.concatenate([np.full(len(train), ALWAYS), folds])
         return judging_folds(np.concatenate([part.numbers for part in parts]), random, _joined_groups(parts))
-
-    @property
-    def _n_features_out(self) -> int:
-        return self._decision.support_latents.shape[1]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

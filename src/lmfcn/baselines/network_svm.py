@@ -1,6 +1,7 @@
 """Latents of a network that was trained in some other way, or not at all, with an RBF SVM on top."""
 
 from abc import abstractmethod
+from typing import Any
 
 import numpy as np
 import torch
@@ -167,4 +168,7 @@ class CNNSVC(TrainedNetworkSVC):
         self.verbose = verbose
 
     def _train(self, data: TrainingData, generator: torch.Generator) -> TrainedNetwork:
-        return CNNClassifier(**self.get_params(deep=False)).train_network(data, generator)
+        return CNNClassifier(**self._cnn_parameters()).train_network(data, generator)
+
+    def _cnn_parameters(self) -> dict[str, Any]:
+        return self.get_params(deep=False)

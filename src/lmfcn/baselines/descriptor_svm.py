@@ -1,0 +1,115 @@
+"""A handcrafted descriptor with an RBF SVM on top."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import joblib
+import numpy as np
+import torch
+from torch import Tensor
+
+from lmfcn.baselines.descriptors import DESCRIPTORS, LENGTHS, Descriptor, check_describable
+from lmfcn.baselines.feature_cache import FeatureCache
+from lmfcn.baselines.feature_svm import FeatureSVC
+from lmfcn.data.loading import LoadedImages, form_of
+from lmfcn.data.seeds import RandomState
+from lmfcn.data.training_data import TrainingData
+from lmfcn.parameters import check_choice, check_jobs
+from lmfcn.progress import item_progress
+
+_AT_ONCE = 64
+_CACHE_VERSION = 1
+"""To be raised when a descriptor changes."""
+
+
+class DescriptorSVC(FeatureSVC):
+    """GLCM, LBP or PFTAS features with an RBF SVM, as in the paper's comparison with handcrafted features.
+
+    Features are standardised, C and gamma cross-validated without dividing groups.
+
+    Parameters
+    ----------
+    descriptor : {"glcm", "lbp", "pftas"}, default="lbp"
+        169, 59 or 162 values per image: see `lmfcn.baselines.descriptors`.
+    cache_dir : path, optional
+        Folder that keeps feature vectors for the next time; they are found by the content of their images.
+    n_jobs : int, optional
+        Processes that compute features.
+    validation_fraction : float, default=0
+        Nothing needs to be held out; a given validation set is learnt from too.
+    image_shape : tuple of int, optional
+    random_state : None, int or NumPy generator, default=None
+        Decides the folds of the cross-validation.
+    verbose : bool, default=False
+
+    Examples
+    --------
+    >>> from lmfcn import make_gaussians
+    >>> X, y = make_gaussians(n_per_class=20, size=16, random_state=0)
+    >>> DescriptorSVC(descriptor="lbp", random_state=0).fit(X, y).transform(X).shape
+    (40, 59)
+    """
+
+    def __init__(
+        self,
+        *,
+        descriptor: str = "lbp",
+        cache_dir: str | Path | None = None,
+        n_jobs: int | None = None,
+        validation_fraction: float = 0.0,
+        image_shape: tuple[int, ...] | None = None,
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.descriptor = descriptor
+        self.cache_dir = cache_dir
+        self.n_jobs = n_jobs
+        self.validation_fraction = validation_fraction
+        self.image_shape = image_shape
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_parameters(self) -> None:
+        check_choice("descriptor", self.descriptor, DESCRIPTORS)
+        check_jobs(self.n_jobs)
+
+    def _learn(self, data: TrainingData, random: np.random.Generator) -> None:
+        """Nothing to learn: the descriptor is fixed."""
+
+    def _describe(self, images: LoadedImages) -> Tensor:
+        channels, pixels = form_of(images)
+        sizes = [images.shape[1:3]] if isinstance(images, np.ndarray) else images.sizes()
+        check_describable(self.descriptor, channels, pixels, int(np.min(sizes)))
+        describe, length = DESCRIPTORS[self.descriptor], LENGTHS[self.descriptor]
+        cache = None
+        if self.cache_dir is not None:
+            cache = FeatureCache(self.cache_dir, f"{self.descriptor}-{_CACHE_VERSION}", length)
+        vectors = np.empty((len(images), length))
+        title = self.descriptor.upper()
+        with (
+            item_progress(title, len(images), visible=self.verbose) as advance,
+            joblib.Parallel(n_jobs=self.n_jobs) as workers,
+        ):
+            for positions, chunk in _chunks(images):
+                vectors[positions] = _describe_chunk(chunk, describe, cache, workers)
+                for _ in positions:
+                    advance()
+        return torch.from_numpy(vectors)
+
+
+def _chunks(images: LoadedImages) -> Iterator[tuple[range, list[np.ndarray]]]:
+    for start in range(0, len(images), _AT_ONCE):
+        positions = range(start, min(start + _AT_ONCE, len(images)))
+        yield positions, [np.asarray(images[position]) for position in positions]
+
+
+def _describe_chunk(
+    images: list[np.ndarray], describe: Descriptor, cache: FeatureCache | None, workers: joblib.Parallel
+) -> list[np.ndarray]:
+    found = [None if cache is None else cache.get(image) for image in images]
+    missing = [image for image, vector in zip(images, found, strict=True) if vector is None]
+    computed = workers(joblib.delayed(describe)(image) for image in missing)
+    if cache is not None:
+        cache.put(missing, computed)
+    rest = iter(computed)
+    return [next(rest) if vector is None else vector for vector in found]

@@ -1,0 +1,19 @@
+"""Packages that only some comparators need."""
+
+from importlib import import_module
+from typing import Any
+
+
+def needs(module: str, extra: str) -> Any:
+    """Return a module of an optional package, or say how to get it.
+
+    Examples
+    --------
+    >>> needs("numpy.linalg", "textures").norm([3, 4]).item()
+    5.0
+    """
+    try:
+        return import_module(module)
+    except ImportError as error:
+        package = module.partition(".")[0].replace("skimage", "scikit-image").replace("_", "-")
+        raise ImportError(f"This comparator needs {package}: pip install 'lmfcn[{extra}]' ({error}).") from error

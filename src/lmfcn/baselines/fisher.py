@@ -1,0 +1,142 @@
+"""Fisher vectors of convolutional features with a linear SVM (FV-CNN)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.decomposition import PCA
+from torch import Tensor
+
+from lmfcn.algorithm.encode import encoding_batch, equal_size_batches, fold_batch_norm, take, to_batch
+from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, Rule, choose_rule
+from lmfcn.algorithm.network import TextureFCN
+from lmfcn.baselines.extras import needs
+from lmfcn.baselines.network_svm import CNNSVC
+from lmfcn.data.loading import LoadedImages
+from lmfcn.data.seeds import RandomState
+from lmfcn.data.training_data import TrainingData
+from lmfcn.parameters import check_integer
+
+C_VALUES = (1.0, 0.1, 10.0, 100.0)
+_POSITIONS_PER_IMAGE = 100
+"""Places of an image whose features the mixture is fitted on; the vectors are made of all of them."""
+
+
+class FisherSVC(CNNSVC):
+    """Fisher vectors of the cross-entropy CNN's last feature maps, with a linear SVM (FV-CNN).
+
+    The original takes a network that was pretrained on millions of images; here it is the network of `CNNClassifier`,
+    trained on the same images as all other methods. A mixture of Gaussians is fitted to local features of training
+    images after principal components; every image becomes the gradient of its likelihood, with signed square roots
+    and length 1 (the improved Fisher vector).
+
+    Parameters
+    ----------
+    n_modes : int, default=16
+        Gaussians of the mixture.
+    n_components : int, default=32
+        Principal components of the local features; the vectors have 2 n_modes n_components + n_modes values.
+    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, validation_fraction, image_shape,
+    device, random_state, verbose
+        As in `CNNClassifier`, with the same defaults.
+
+    Attributes
+    ----------
+    pca_, mixture_ : PCA and GaussianMixture of scikit-learn
+    """
+
+    def __init__(
+        self,
+        *,
+        n_modes: int = 16,
+        n_components: int = 32,
+        latent_dim: int = 64,
+        widths: tuple[int, ...] = (64, 128),
+        epochs: int = 100,
+        patience: int | None = None,
+        batch_size: int = 32,
+        learning_rate: float = 3e-4,
+        weight_decay: float = 1e-2,
+        validation_fraction: float = 0.2,
+        image_shape: tuple[int, ...] | None = None,
+        device: str = "auto",
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            latent_dim=latent_dim,
+            widths=widths,
+            epochs=epochs,
+            patience=patience,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            validation_fraction=validation_fraction,
+            image_shape=image_shape,
+            device=device,
+            random_state=random_state,
+            verbose=verbose,
+        )
+        self.n_modes = n_modes
+        self.n_components = n_components
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_integer("n_modes", self.n_modes, smallest=1)
+        check_integer("n_components", self.n_components, smallest=1)
+
+    def _cnn_parameters(self) -> dict[str, Any]:
+        own = ("n_modes", "n_components")
+        return {name: value for name, value in super()._cnn_parameters().items() if name not in own}
+
+    def _learn(self, data: TrainingData, random: np.random.Generator) -> None:
+        super()._learn(data, random)
+        learn_gmm = needs("skimage.feature", "textures").learn_gmm
+        some = [_some_rows(rows, random) for _, rows in local_features(self.network_, data.train.images)]
+        local = np.concatenate(some, dtype=np.float64)
+        self.pca_ = PCA(min(self.n_components, *local.shape), svd_solver="full").fit(local)
+        options = {"covariance_type": "diag", "reg_covar": 1e-4, "random_state": int(random.integers(2**31))}
+        self.mixture_ = learn_gmm(self.pca_.transform(local), n_modes=self.n_modes, gm_args=options)
+
+    def _describe(self, images: LoadedImages) -> Tensor:
+        fisher_vector = needs("skimage.feature", "textures").fisher_vector
+        vectors: list[Any] = [None] * len(images)
+        for position, rows in local_features(self.network_, images):
+            reduced = self.pca_.transform(rows.astype(np.float64))
+            vectors[position] = fisher_vector(reduced, self.mixture_, improved=True)
+        return torch.from_numpy(np.nan_to_num(np.stack(vectors)))
+
+    def _fit_svm(self, features: Tensor, labels: Tensor, folds: Tensor) -> FinalSVM:
+        kernel = features @ features.T
+        rule, scores = choose_rule(((Rule(C), kernel) for C in C_VALUES), labels, folds)
+        margin = rule.fit(kernel, labels)
+        decision: Any = LinearDecision(features[margin.support].T @ margin.coefficients, margin.intercepts)
+        return FinalSVM(decision, margin.support, rule.C, (folds != ALWAYS).nonzero()[:, 0], scores)
+
+
+@dataclass(frozen=True)
+class LinearDecision:
+    """Weights (n_features, n_scores) and constants (n_scores,)."""
+
+    weights: Tensor
+    intercepts: Tensor
+
+    def scores(self, features: Tensor) -> Tensor:
+        """Return scores (m, n_scores) for feature vectors (m, n_features)."""
+        return features @ self.weights + self.intercepts
+
+
+def local_features(network: TextureFCN, images: LoadedImages) -> Iterator[tuple[int, np.ndarray]]:
+    """Yield each image's position and what the network's last maps see in it: rows (n_places, latent_dim)."""
+    device = next(network.parameters()).device
+    maps = fold_batch_norm(network.eval()).get_submodule("features")
+    for part in equal_size_batches(images, np.arange(len(images)), encoding_batch(network, images, device)):
+        with torch.no_grad():
+            batch = maps(to_batch(take(images, part), device)).flatten(2).transpose(1, 2)
+        yield from zip(part.tolist(), batch.cpu().numpy(), strict=True)
+
+
+def _some_rows(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    return rows[random.permutation(len(rows))[:_POSITIONS_PER_IMAGE]]

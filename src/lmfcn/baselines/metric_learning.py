@@ -1,0 +1,116 @@
+"""The same network trained by losses of deep metric learning, with an RBF SVM on its latents."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lmfcn.algorithm.decision import Decision
+from lmfcn.algorithm.geometry import gamma_from_scale, latent_scale, rbf_kernel, squared_distances
+from lmfcn.algorithm.margin import fit_margin
+from lmfcn.algorithm.network import TextureFCN
+from lmfcn.algorithm.settings import Settings
+from lmfcn.baselines.extras import needs
+from lmfcn.baselines.network_svm import TrainedNetworkSVC
+from lmfcn.baselines.network_training import Criterion, NetworkTraining, TrainedNetwork
+from lmfcn.data.seeds import RandomState
+from lmfcn.data.training_data import TrainingData
+from lmfcn.memory import reused_buffers
+from lmfcn.parameters import check_choice, check_device
+
+LOSSES: dict[str, Callable[[Any, int, int], Any]] = {
+    "contrastive": lambda losses, n_classes, latent_dim: losses.ContrastiveLoss(),  # noqa: ARG005
+    "proxy-anchor": lambda losses, n_classes, latent_dim: losses.ProxyAnchorLoss(n_classes, latent_dim),
+    "proxy-NCA": lambda losses, n_classes, latent_dim: losses.ProxyNCALoss(n_classes, latent_dim, softmax_scale=3),
+    # The package has no defaults here, and warns of temperatures above 5.
+    "ranked-list": lambda losses, n_classes, latent_dim: losses.RankedListLoss(margin=0.4, Tn=5),  # noqa: ARG005
+}
+"""Losses of pytorch-metric-learning, with its own defaults where it has them."""
+
+
+class MetricSVC(TrainedNetworkSVC):
+    """The LMFCN's network trained by a loss of deep metric learning, with an RBF SVM on its latents.
+
+    Same optimiser, mini-batches and batch-norm refresh as `CNNClassifier`; the kept epoch is the one whose training
+    latents make the SVM that classifies the validation images best.
+
+    Parameters
+    ----------
+    loss : {"contrastive", "proxy-anchor", "proxy-NCA", "ranked-list"}, default="contrastive"
+        As in the package pytorch-metric-learning. Proxies learn a hundred times as fast as the network, as their
+        authors advise.
+    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, validation_fraction, image_shape,
+    device, random_state, verbose
+        As in `CNNClassifier`, with the same defaults.
+    """
+
+    def __init__(
+        self,
+        *,
+        loss: str = "contrastive",
+        latent_dim: int = 64,
+        widths: tuple[int, ...] = (64, 128),
+        epochs: int = 100,
+        patience: int | None = None,
+        batch_size: int = 32,
+        learning_rate: float = 3e-4,
+        weight_decay: float = 1e-2,
+        validation_fraction: float = 0.2,
+        image_shape: tuple[int, ...] | None = None,
+        device: str = "auto",
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.loss = loss
+        self.latent_dim = latent_dim
+        self.widths = widths
+        self.epochs = epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.validation_fraction = validation_fraction
+        self.image_shape = image_shape
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_parameters(self) -> None:
+        check_choice("loss", self.loss, LOSSES)
+        super()._check_parameters()
+
+    def _train(self, data: TrainingData, generator: torch.Generator) -> TrainedNetwork:
+        device = check_device(self.device)
+        network = TextureFCN(data.form.channels, self.latent_dim, tuple(self.widths), generator=generator)
+        criterion = MetricCriterion(self.loss, len(data.classes), self.latent_dim, generator)
+        training = NetworkTraining(network.to(device), criterion.to(device), data, self._schedule, generator)
+        with reused_buffers():
+            return training.run(self.loss, verbose=self.verbose)
+
+
+class MetricCriterion(Criterion):
+    """A loss on latents and their classes, judged by an SVM."""
+
+    rate_factor = 100.0
+
+    def __init__(self, loss: str, n_classes: int, latent_dim: int, generator: torch.Generator) -> None:
+        super().__init__()
+        losses = needs("pytorch_metric_learning.losses", "metric")
+        # Proxies are drawn from torch's global generator, which is left as it was.
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
+            self.loss = LOSSES[loss](losses, n_classes, latent_dim)
+
+    def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss of latents (b, phi) with classes (b,)."""
+        return self.loss(latents, labels)
+
+    def scores(self, latents: Tensor, seen: Tensor, seen_labels: Tensor) -> Tensor:
+        """Return the scores (m, n_scores) of an SVM on the training latents, as LMFCN fits one in every epoch."""
+        settings = Settings()
+        scale = latent_scale(seen, standardize=settings.standardize)
+        seen = scale.apply(seen)
+        gamma = gamma_from_scale(seen, settings.gamma_factor)
+        margin = fit_margin(rbf_kernel(squared_distances(seen), gamma), seen_labels, settings.C)
+        return Decision(scale, gamma, seen[margin.support], margin.coefficients, margin.intercepts).scores(latents)
