@@ -1,0 +1,150 @@
+import numpy as np
+import pytest
+import torch
+from sklearn.model_selection import cross_val_predict
+
+from lmfcn import make_gaussians
+from lmfcn.algorithm.final_svm import ALWAYS
+from lmfcn.baselines.descriptor_svm import DescriptorSVC
+from lmfcn.baselines.descriptors import DESCRIPTORS
+from lmfcn.baselines.extras import needs
+from lmfcn.baselines.feature_cache import FeatureCache
+from lmfcn.baselines.feature_svm import FeatureSVC, _joined_groups
+from lmfcn.baselines.network_svm import CNNSVC, RandomFCN
+from lmfcn.data.training_data import LabelledImages
+
+
+class Brightness(FeatureSVC):
+    """Two features that anyone can check: mean and spread of an image."""
+
+    def __init__(self, *, validation_fraction=0.0, image_shape=None, random_state=0, verbose=False):
+        self.validation_fraction = validation_fraction
+        self.image_shape = image_shape
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _check_parameters(self):
+        pass
+
+    def _learn(self, data, random):
+        pass
+
+    def _describe(self, images):
+        flat = np.asarray(images, dtype=float).reshape(len(images), -1)
+        return torch.from_numpy(np.stack([flat.mean(axis=1), flat.std(axis=1)], axis=1))
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_gaussians(40, 16, random_state=0, stds=(20, 60))
+
+
+def test_the_svm_separates_what_the_features_separate(data):
+    fitted = Brightness().fit(*data)
+    fresh = make_gaussians(100, 16, random_state=1, stds=(20, 60))
+    assert fitted.score(*fresh) > 0.9
+    assert fitted.transform(data[0])[:, 0] == pytest.approx(data[0].mean(axis=(1, 2)))
+    assert fitted.get_feature_names_out().tolist() == ["brightness0", "brightness1"]
+    assert 0 < fitted.n_support_ < 80
+    assert fitted.C_ in (1, 10, 100, 1000)
+
+
+def test_probabilities_are_calibrated_on_held_out_images(data):
+    images, labels = data
+    fitted = Brightness().fit(images, np.random.default_rng(0).permutation(labels))  # nothing to learn
+    confidence = fitted.predict_proba(images).max(axis=1)
+    assert confidence.mean() < 0.75
+    assert cross_val_predict(Brightness(), images, labels, cv=3).shape == (80,)
+
+
+def parts_of(groups, validation_groups):
+    def part(groups, n):
+        images, numbers = np.zeros((n, 4, 4, 1)), np.arange(n) % 2
+        return LabelledImages(images, numbers, None if groups is None else np.array(groups), np.arange(n))
+
+    return [part(groups, 4), part(validation_groups, 2)]
+
+
+@pytest.mark.parametrize(
+    ("groups", "validation_groups", "expected"),
+    [
+        (None, None, None),
+        (["a", "a", "b", "b"], None, [0, 0, 1, 1, 2, 3]),
+        (None, ["a", "a"], [0, 1, 2, 3, 4, 4]),
+        ([7, 8, 7, 8], [9, 9], [0, 1, 0, 1, 2, 2]),
+    ],
+)
+def test_groups_over_training_and_validation(groups, validation_groups, expected):
+    joined = _joined_groups(parts_of(groups, validation_groups))
+    assert (joined if joined is None else joined.tolist()) == expected
+
+
+def test_who_is_judged_depends_on_whether_features_were_learnt(random):
+    parts = parts_of(["a", "a", "b", "b"], ["c", "d"])
+    learnt = CNNSVC()._folds(parts, random)
+    assert learnt[:4].tolist() == [ALWAYS] * 4
+    assert (learnt[4:] != ALWAYS).all()
+    fixed = RandomFCN()._folds(parts, random)
+    assert (fixed != ALWAYS).all()
+    assert fixed[0] == fixed[1] != fixed[2] == fixed[3]
+
+
+def test_the_untrained_network_keeps_its_first_weights_and_knows_its_statistics(textures):
+    fitted = RandomFCN(latent_dim=4, widths=(6,), random_state=0, device="cpu").fit(*textures)
+    latents = fitted.transform(textures[0])
+    assert fitted.network_.features[1].running_mean.abs().sum() > 0
+    assert np.isfinite(latents).all()
+    assert latents.std(axis=0).min() > 0
+
+
+def test_cached_vectors_are_found_by_content(tmp_path, textures, monkeypatch):
+    images, labels = textures
+    plain = DescriptorSVC(random_state=0).fit(images, labels)
+    expected = plain.transform(images)
+    cached = DescriptorSVC(random_state=0, cache_dir=tmp_path).fit(images, labels)
+    assert np.array_equal(plain.predict_proba(images), cached.predict_proba(images))
+    assert len(list(tmp_path.rglob("*.npy"))) == 32
+    monkeypatch.setitem(DESCRIPTORS, "lbp", None)  # cannot be called any more
+    again = DescriptorSVC(random_state=0, cache_dir=tmp_path).fit(images[::-1], labels[::-1])
+    assert np.array_equal(again.transform(images), expected)
+    with pytest.raises(TypeError):
+        again.predict(images // 2)
+
+
+def test_a_damaged_cache_is_computed_anew(tmp_path, textures):
+    images, labels = textures
+    expected = DescriptorSVC(random_state=0, cache_dir=tmp_path).fit(images, labels).transform(images)
+    files = sorted(tmp_path.rglob("*.npy"))
+    files[0].write_bytes(b"")
+    files[1].write_bytes(files[1].read_bytes()[:-9])
+    np.save(files[2], np.zeros(3))
+    np.save(files[3], np.full(59, np.nan))
+    np.save(files[4], np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    fitted = DescriptorSVC(random_state=0, cache_dir=tmp_path).fit(images, labels)
+    assert np.array_equal(fitted.transform(images), expected)
+    cache = FeatureCache(tmp_path, "lbp-1", 59)
+    assert all(cache.get(image[..., None]) is not None for image in images)
+    assert cache.get(images[0][..., None].astype(np.uint16)) is None
+
+
+def test_workers_give_the_same_features(textures):
+    one, two = (DescriptorSVC(descriptor="pftas", random_state=0, n_jobs=n).fit(*textures) for n in (1, 2))
+    assert np.array_equal(one.transform(textures[0]), two.transform(textures[0]))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"descriptor": "sift"}, "descriptor must be one of 'glcm', 'lbp', 'pftas', got 'sift'"),
+        ({"n_jobs": 0}, "n_jobs must be None or a whole number"),
+        ({"validation_fraction": 1.5}, "validation_fraction must be less than 1"),
+    ],
+)
+def test_bad_parameters(textures, parameters, message):
+    with pytest.raises(ValueError, match=message):
+        DescriptorSVC(**parameters).fit(*textures)
+
+
+def test_a_missing_package_is_explained():
+    with pytest.raises(ImportError, match=r"needs no-such-package: pip install 'lmfcn\[textures\]'"):
+        needs("no_such_package.deep", "textures")
