@@ -23,6 +23,7 @@ from sklearn.metrics import balanced_accuracy_score
 from lmfcn import LMFCNClassifier, make_gaussians
 from lmfcn.baselines import METHODS
 from lmfcn.baselines.cnn import CNNClassifier
+from lmfcn.baselines.fisher import FisherSVC
 from lmfcn.baselines.network_svm import CNNSVC
 from lmfcn.baselines.network_training import Criterion, TrainedNetwork
 from lmfcn.baselines.tuning import Tuned
@@ -66,19 +67,16 @@ def _divided(images: ImageCollection, counts: tuple[int | None, ...], seed: int)
 TASKS = {"lung": lung, "neu": neu, "gaussians": gaussians}
 
 
-class OnTopOf(CNNSVC):
-    """CNN + SVM on a CNN that is trained already: with the same seed it would only be trained again."""
-
-    def __init__(self, cnn: CNNClassifier) -> None:
-        super().__init__(random_state=cnn.random_state)
-        self.cnn = cnn
-
-    def _train(self, *_: Any) -> TrainedNetwork:
-        return TrainedNetwork(self.cnn.network_[0], Criterion(), self.cnn.history_, self.cnn.best_epoch_)
+def on_top_of(cnn: CNNClassifier, method: type[CNNSVC]) -> CNNSVC:
+    """Return CNN + SVM or FV-CNN on a trained CNN: with the same seed it would only be trained again."""
+    estimator = method(random_state=cnn.random_state)
+    trained = TrainedNetwork(cnn.network_[0], Criterion(), cnn.history_, cnn.best_epoch_)
+    estimator._train = lambda *_: trained
+    return estimator
 
 
 def measure(method: str, parts: list[Part], seed: int, choice: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
-    """Yield the result of a method; CNN-CE also yields that of the SVM on its latents."""
+    """Yield the result of a method; CNN-CE also yields those of the methods that build on its network."""
     estimator = ALL[method]().set_params(random_state=seed)
     if method in CHANGES:
         estimator.set_params(**CHANGES[method])
@@ -94,10 +92,11 @@ def measure(method: str, parts: list[Part], seed: int, choice: dict[str, Any] | 
     cnn = tuned.best_estimator_
     yield {"method": method, **describe(cnn, parts, winner.seconds), **tuning}
     if method == "CNN-CE":
-        start = time.process_time()
-        on_top = OnTopOf(cnn).fit(*parts[0], validation=parts[1])
-        seconds = winner.seconds + time.process_time() - start
-        yield {"method": "CNN + SVM", **describe(on_top, parts, seconds), **tuning}
+        for name, kind in {"CNN + SVM": CNNSVC, "FV-CNN": FisherSVC}.items():
+            start = time.process_time()
+            fitted = on_top_of(cnn, kind).fit(*parts[0], validation=parts[1])
+            seconds = winner.seconds + time.process_time() - start
+            yield {"method": name, **describe(fitted, parts, seconds), **tuning}
 
 
 def describe(fitted: Any, parts: list[Part], seconds: float) -> dict[str, Any]:

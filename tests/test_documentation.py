@@ -74,3 +74,17 @@ def test_own_folder_example(tmp_path, monkeypatch, capsys, random):
     exec(compile(script, "own_folder.py", "exec"), {})
     assert "bright" in capsys.readouterr().out
     assert len([line for line in script.splitlines() if line and not line.startswith(('"""', "import", "from"))]) < 15
+
+
+def test_compare_methods_example(tmp_path, capsys):
+    random = np.random.default_rng(0)
+    for label, grain in (("fine", 1), ("coarse", 4)):
+        (tmp_path / label).mkdir()
+        for number in range(15):
+            pixels = random.integers(0, 256, (16 // grain, 16 // grain), dtype=np.uint8)
+            Image.fromarray(np.kron(pixels, np.ones((grain, grain), np.uint8))).save(tmp_path / label / f"{number}.png")
+    example = runpy.run_path(str(ROOT / "examples" / "compare_methods.py"))
+    scores = example["main"](str(tmp_path), size=16, epochs=1, latent_dim=4, widths=(6,))
+    assert set(scores) == {"LMFCN", "CNN + SVM", "LBP", "random-fcn"}
+    assert scores["LMFCN"] > 0.5 < scores["LBP"]
+    assert "chosen: " in capsys.readouterr().out
