@@ -7,7 +7,8 @@ from torch import nn
 
 from lmfcn.algorithm.encode import encode, to_batch
 from lmfcn.algorithm.network import TextureFCN
-from lmfcn.algorithm.refresh import _refresh_images, refresh_and_encode
+from lmfcn.algorithm.precision import convolutions_in
+from lmfcn.algorithm.refresh import _maps_in_memory, refresh_and_encode
 
 CPU = torch.device("cpu")
 
@@ -126,5 +127,39 @@ def test_one_pass_refreshes_and_encodes_like_a_slow_one(widths, random, generato
 
 def test_large_images_refresh_with_fewer():
     network, small, large = TextureFCN(3), np.zeros((1, 64, 64, 3)), np.zeros((1, 2000, 2000, 3))
-    assert _refresh_images(network, small) == 1024
-    assert _refresh_images(network, large) == 32
+    assert _maps_in_memory(network, small) == 1024
+    assert _maps_in_memory(network, large) == 1
+
+
+@pytest.mark.parametrize("images", ["array", "two sizes"])
+def test_without_memory_for_the_maps_the_statistics_are_the_same(network, random, monkeypatch, images):
+    images = some_images(random, 40) if images == "array" else TwoSizes(random)
+    slow = copy.deepcopy(network)
+    expected = refresh_and_encode(network, images, CPU)
+    monkeypatch.setattr("lmfcn.algorithm.refresh._REFRESH_BYTES", 1)
+    monkeypatch.setattr("lmfcn.algorithm.refresh._FEWEST_REFRESHING", 99)
+    torch.testing.assert_close(refresh_and_encode(slow, images, CPU), expected, rtol=1e-4, atol=1e-5)
+    for name, value in network.state_dict().items():
+        torch.testing.assert_close(slow.state_dict()[name], value, rtol=1e-4, atol=1e-6)
+
+
+def test_double_precision_and_bfloat16(network, random):
+    images = some_images(random, 20)
+    expected = refresh_and_encode(network, images, CPU)
+    double = refresh_and_encode(copy.deepcopy(network).double(), images, CPU)
+    assert double.dtype == torch.float64
+    torch.testing.assert_close(double.float(), expected, rtol=1e-4, atol=1e-5)
+    with convolutions_in(bfloat16=True, device=CPU):
+        coarse = refresh_and_encode(network, images, CPU)
+    assert coarse.dtype == torch.float32
+    assert network.features[1].running_mean.dtype == torch.float32
+    torch.testing.assert_close(coarse, expected, rtol=0.1, atol=0.05)
+
+
+def test_maps_of_a_single_value(generator, random):
+    network = TextureFCN(1, 3, (4, 4, 4), generator=generator)
+    images = random.integers(0, 256, (1, 8, 8, 1), dtype=np.uint8)
+    latents = refresh_and_encode(network, images, CPU)
+    assert torch.isfinite(latents).all()
+    last = [norm for _, norm, _ in network.blocks()][-1]
+    assert (last.running_var == 0).all()

@@ -58,13 +58,19 @@ def test_the_kept_weights_are_a_copy_of_the_best_epoch(textures, monkeypatch):
 
 
 def test_equal_scores_are_decided_by_the_loss_and_patience_by_the_loss_alone(textures, monkeypatch):
-    validation = [(0.9, 0.5), (0.7, 0.8), (0.5, 0.8), (0.6, 0.8), (0.8, 0.8), (0.4, 0.9)]
+    # The loss is best in epoch 2, the score in epoch 4; epoch 6 is the second one without any progress.
+    validation = [(0.9, 0.5), (0.7, 0.8), (0.5, 0.8), (0.6, 0.8), (0.8, 0.9), (0.7, 0.9), (0.9, 0.9), (0.1, 1.0)]
     told = iter([pair for entry in validation for pair in ((1.0, 0.5), entry)])
     monkeypatch.setattr(NetworkTraining, "_judge", lambda *_: next(told))
     fitted = quick(epochs=30, patience=2).fit(*textures)
-    assert fitted.best_epoch_ == 2
-    assert fitted.n_iter_ == 4
+    assert fitted.best_epoch_ == 5  # as good as 4 and 6, with a lower loss
+    assert fitted.n_iter_ == 6
     assert fitted.history_.column("n_backpropagated")[-2:] == [26, 0]
+
+
+def test_patience_needs_validation_images(textures):
+    with pytest.raises(ValueError, match="patience=3 needs validation images"):
+        quick(patience=3, validation_fraction=0).fit(*textures)
 
 
 def test_the_optimiser_uses_the_recorded_rate(textures, monkeypatch):
@@ -179,6 +185,28 @@ def test_the_wide_network_is_wider(textures):
     plain, wide = (quick(epochs=1, size=size).fit(textures[0], names) for size in ("same", "one-vs-all"))
     counts = [sum(weight.numel() for weight in one.network_.parameters()) for one in (plain, wide)]
     assert counts[1] > 2 * counts[0]
+
+
+def test_weight_decay_reaches_the_optimiser(textures, monkeypatch):
+    seen = []
+    step = torch.optim.AdamW.step
+
+    def spy(self, *arguments):
+        seen.extend(group["weight_decay"] for group in self.param_groups)
+        return step(self, *arguments)
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", spy)
+    quick(weight_decay=0.07).fit(*textures)
+    assert set(seen) == {0.07}
+
+
+def test_the_loss_of_unequal_classes_by_hand(generator):
+    criterion = LinearCriterion(1, 2, "cross-entropy", torch.tensor([2 / 3, 2.0]), generator)
+    criterion.linear.weight.data.zero_()
+    criterion.linear.bias.data = torch.tensor([1.0, 0.0])
+    # Three images of class 0 and one of class 1, all given the same outputs: both classes count for half.
+    right, wrong = np.log1p(np.exp(-1)), np.log1p(np.exp(1))
+    assert criterion(torch.zeros(4, 1), torch.tensor([0, 0, 0, 1])).item() == pytest.approx((right + wrong) / 2)
 
 
 def test_rare_classes_weigh_as_much_as_others():

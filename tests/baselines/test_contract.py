@@ -12,6 +12,7 @@ from sklearn.model_selection import StratifiedGroupKFold, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lmfcn import make_gaussians
+from lmfcn.algorithm.errors import TrainingError
 from lmfcn.baselines import METHODS
 from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.network_svm import CNNSVC
@@ -100,12 +101,13 @@ def test_collections_are_the_same_as_arrays(name, fitted, data):
 
 
 def test_same_seed_same_model_without_touching_global_generators(name, fitted, data):
-    before, numpys = torch.get_rng_state(), np.random.get_state()[1].copy()
+    before, numpys = torch.get_rng_state(), np.random.get_state()
     parameters = small(name).get_params()
     estimator = small(name)
     assert estimator.fit(data[0], data[1]) is estimator
     assert torch.equal(torch.get_rng_state(), before)
-    assert np.array_equal(np.random.get_state()[1], numpys)
+    assert np.array_equal(np.random.get_state()[1], numpys[1])
+    assert np.random.get_state()[2] == numpys[2]  # the place in the array, which every draw moves
     assert np.array_equal(estimator.predict_proba(data[0]), fitted.predict_proba(data[0]))
     assert estimator.get_params() == parameters
 
@@ -183,10 +185,10 @@ def test_other_pixels_work_or_are_refused_with_a_reason(name, random, channels, 
 @pytest.mark.parametrize(
     ("images", "labels", "message"),
     [
-        (np.zeros((4, 16, 16), np.uint8), [0, 0, 0, 0], "class"),
-        (np.full((8, 16, 16), np.nan), [0, 1] * 4, "NaN|finite"),
-        (np.zeros((4, 16), np.uint8), [0, 1, 0, 1], "image_shape"),
-        (np.zeros((8, 16, 16), np.uint8), [0, 1, 2], "label"),
+        (np.zeros((4, 16, 16), np.uint8), [0, 0, 0, 0], "y must hold at least two classes"),
+        (np.full((8, 16, 16), np.nan), [0, 1] * 4, "NaN"),
+        (np.zeros((4, 16), np.uint8), [0, 1, 0, 1], "rows of pixels need image_shape"),
+        (np.zeros((8, 16, 16), np.uint8), [0, 1, 2], "got 8 images and 3 labels"),
     ],
     ids=["one class", "NaN", "rows", "too few labels"],
 )
@@ -196,8 +198,37 @@ def test_bad_data(name, images, labels, message):
 
 
 def test_another_kind_of_image_at_prediction(fitted):
-    with pytest.raises(ValueError, match="3"):
+    with pytest.raises(ValueError, match="X has 3 channels, but the classifier was fitted on images with 1"):
         fitted.predict(np.zeros((2, 16, 16, 3), np.uint8))
+
+
+def test_equal_images_are_refused_or_learnt_without_harm(name):
+    images, labels = np.full((20, 16, 16), 100, np.uint8), np.arange(20) % 2
+    if hasattr(small(name), "transform"):
+        with pytest.raises(TrainingError, match="all 20 images have the same features"):
+            small(name).fit(images, labels)
+    else:
+        assert np.isfinite(small(name).fit(images, labels).predict_proba(images)).all()
+
+
+def test_a_failed_refit_leaves_nothing_that_predicts(name, data):
+    estimator = small(name).fit(*data)
+    with pytest.raises((ValueError, TrainingError)):
+        estimator.fit(np.full((20, 16, 16), np.nan), np.arange(20) % 2)
+    if hasattr(estimator, "transform"):
+        with pytest.raises(NotFittedError):
+            estimator.predict(data[0])
+    else:
+        assert estimator.predict(data[0]).shape == data[1].shape  # the whole old model
+
+
+def test_later_changes_of_parameters_do_not_touch_the_fitted_model(name, data):
+    estimator = small(name).fit(*data)
+    expected = estimator.decision_function(data[0])
+    others = {"descriptor": "glcm", "backbone": "inception_v3", "latent_dim": 99, "n_modes": 99, "loss": "hinge"}
+    known = estimator.get_params()
+    estimator.set_params(**{key: value for key, value in others.items() if key in known})
+    assert np.array_equal(estimator.decision_function(data[0]), expected)
 
 
 def test_progress_is_shown_when_wanted(name, data, capsys):
@@ -252,6 +283,15 @@ def test_tuning_keeps_the_best_candidate(data):
     assert all(one.seconds > 0 for one in tuned.tried_)
 
 
+def test_a_candidate_that_fails_is_out(data):
+    tuned = Tuned(small("CNN-CE"), candidates=[{"learning_rate": 1e25}, {}]).fit(*data)
+    assert tuned.best_params_ == {}
+    assert "The loss became" in tuned.tried_[0].failure
+    assert tuned.tried_[0].validation_balanced_accuracy is None
+    with pytest.raises(TrainingError, match="Every candidate failed; the first one: The loss became"):
+        Tuned(small("CNN-CE"), candidates=[{"learning_rate": 1e25}]).fit(*data)
+
+
 def test_tuning_has_nothing_to_do_for_descriptors(data):
     tuned = Tuned(small("LBP")).fit(*data)
     assert len(tuned.tried_) == 1
@@ -259,9 +299,12 @@ def test_tuning_has_nothing_to_do_for_descriptors(data):
 
 
 def test_tuning_without_validation_images_is_refused(data):
-    with pytest.raises(ValueError, match="Tuning needs validation images"):
+    with pytest.raises(ValueError, match="Tuning needs an estimator that measures validation images"):
         Tuned(small("CNN-CE").set_params(validation_fraction=0)).fit(*data)
-    with pytest.raises(ValueError, match="candidates must hold at least one"):
-        Tuned(small("CNN-CE"), candidates=[]).fit(*data)
+    for candidates in ([], {"learning_rate": 0.1}, [3]):
+        with pytest.raises(ValueError, match="candidates must be a list of at least one dict"):
+            Tuned(small("CNN-CE"), candidates=candidates).fit(*data)
+    with pytest.raises(ValueError, match="Tuning needs an estimator that measures validation images"):
+        Tuned(small("LBP"), candidates=[{}, {"descriptor": "glcm"}]).fit(*data)
     with pytest.raises(NotFittedError):
         Tuned(small("CNN-CE")).predict(data[0])

@@ -62,9 +62,9 @@ def haralick_by_hand(shares, n_levels=256):
 STEPS = {0: (0, 1), 45: (1, 1), 90: (1, 0), 135: (1, -1)}  # angles turn from the right downwards
 
 
-def glcm_by_hand(image):
+def glcm_by_hand(image, distances=GLCM_DISTANCES):
     matrices = []
-    for distance in GLCM_DISTANCES:
+    for distance in distances:
         for row, column in STEPS.values():
             # Diagonal neighbours lie on a circle of that radius, rounded to pixels.
             length = round(distance / math.sqrt(2)) if row and column else distance
@@ -80,11 +80,14 @@ def test_one_co_occurrence_matrix_by_hand():
     expected = {(0, 0): 4, (0, 1): 2, (1, 0): 2, (1, 3): 1, (3, 1): 1, (0, 2): 2, (2, 0): 2, (2, 1): 2, (1, 2): 2}
     expected |= {(1, 1): 2, (3, 3): 2, (3, 2): 1, (2, 3): 1}
     assert {pair: round(24 * share) for pair, share in shares.items()} == expected
-    statistics = haralick_by_hand(shares, n_levels=4)
-    assert statistics[0] == pytest.approx((16 + 5 * 4 + 2 * 1 + 2 * 4 + 2 * 1 + 4) / 24**2 - (4 - 4 * 1) / 24**2)
+    # Angular second moment and contrast of that matrix, the first two values of the vector.
+    values = glcm(TINY[..., None], distances=(1, 2))
+    assert values[0] == pytest.approx(sum(count**2 for count in expected.values()) / 24**2)
+    assert values[1] == pytest.approx(60**2 * (10 * 1**2 + 6 * 2**2) / 24)
 
 
 def test_glcm_agrees_with_the_count(random):
+    assert glcm(TINY[..., None], (1, 2)) == pytest.approx(glcm_by_hand(TINY, (1, 2)), rel=1e-6, abs=1e-8)
     for image in (random.integers(0, 256, (7, 6), dtype=np.uint8), np.kron(TINY, np.ones((2, 2), np.uint8))):
         assert glcm(image[..., None]) == pytest.approx(glcm_by_hand(image), rel=1e-6, abs=1e-8)
     assert len(GLCM_ANGLES) == 4

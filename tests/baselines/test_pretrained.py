@@ -1,4 +1,5 @@
 import pickle
+from urllib.error import URLError
 
 import numpy as np
 import pytest
@@ -132,5 +133,16 @@ def test_weights_are_downloaded_only_when_asked(monkeypatch):
     monkeypatch.setattr(models, "resnet18", build)
     load_backbone("resnet18", "random")
     assert asked == [None]
+    before = torch.get_rng_state()
     load_backbone("resnet18", "download")
     assert asked[1] is models.ResNet18_Weights.IMAGENET1K_V1
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_download_that_fails_says_what_to_do(monkeypatch):
+    def build(**_):
+        raise URLError("no network")
+
+    monkeypatch.setattr(models, "resnet18", build)
+    with pytest.raises(OSError, match=r"could not be fetched from https://.*no network.*give its\s+path as weights"):
+        load_backbone("resnet18", "download")

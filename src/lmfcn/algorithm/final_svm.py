@@ -93,7 +93,7 @@ def fit_final_svm(
 
 @dataclass(frozen=True)
 class Rule:
-    """How to fit an SVM on a kernel, which may be one of this gamma."""
+    """How to fit an SVM on a kernel; `gamma` tells which one and means nothing if there is only one."""
 
     C: float
     gamma: float = 0.0

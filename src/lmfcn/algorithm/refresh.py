@@ -1,6 +1,6 @@
 """Step 1 in training: batch-norm statistics under the present weights, and the latents that go with them."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import torch
@@ -19,10 +19,11 @@ from lmfcn.algorithm.encode import (
 from lmfcn.algorithm.network import TextureFCN
 
 _REFRESH_BYTES = 2**28
-"""Most memory for the maps of the images from which batch normalisation takes its statistics."""
+"""Most memory for the pooled maps of one layer; those of the next one come on top while it is computed."""
 
 _FEWEST_REFRESHING = 32
-"""The statistics are taken from at least so many images, whatever their size."""
+"""The statistics are taken from at least so many images, if there are; where their maps would take too much memory,
+they are computed again for every layer."""
 
 
 def refresh_and_encode(network: TextureFCN, images: Images, device: torch.device) -> Tensor:
@@ -31,21 +32,30 @@ def refresh_and_encode(network: TextureFCN, images: Images, device: torch.device
     Running averages lag behind the weights: on a small set they need many epochs to catch up, and until then the
     latents are meaningless. Here every layer takes mean and variance over the whole set, or over a part of it at
     even distances if its maps would take more than _REFRESH_BYTES, before the next layer sees any image. So the
-    images pass through the network only once.
+    images pass through the network only once; very large ones more often.
     """
-    chosen = _spread_out(len(images), _refresh_images(network, images))
+    n_kept = _maps_in_memory(network, images)
+    chosen = _spread_out(len(images), max(n_kept, _FEWEST_REFRESHING))
     parts = equal_size_batches(images, chosen, encoding_batch(network, images, device))
-    latents = torch.empty(len(images), network.latent_dim, device=device)
+    shares = torch.tensor([[len(part) / len(chosen)] for part in parts], device=device)
+    dtype = next(network.parameters()).dtype
+
+    def pixels() -> Iterator[Tensor]:
+        return (to_batch(take(images, part), device).to(dtype) for part in parts)
+
+    network.eval()
     with torch.no_grad():
-        maps: Iterable[Tensor] = (to_batch(take(images, part), device) for part in parts)
-        shares = torch.tensor([[len(part) / len(chosen)] for part in parts], device=device)
+        if len(chosen) > n_kept:
+            _refresh_again_and_again(network, pixels, shares)
+            return encode(network, images, device)
+        maps: Iterable[Tensor] = pixels()
         for convolution, norm, pool in network.blocks():
             maps = _refresh_block(convolution, norm, pool, maps, shares)
-        latents[np.concatenate(parts)] = torch.cat([network.average(batch) for batch in maps])
+        latents = torch.empty(len(images), network.latent_dim, dtype=dtype, device=device)
+        latents[np.concatenate(parts)] = torch.cat([network.average(batch) for batch in maps]).to(dtype)
     others = np.setdiff1d(np.arange(len(images)), chosen)
     if len(others):
         latents[others] = encode(network, images, device, others)
-    network.eval()
     return latents
 
 
@@ -57,16 +67,12 @@ def _refresh_block(
     # if the larger value stays the larger one, so channels with a negative factor are turned round.
     sign = torch.where(norm.weight < 0, -1.0, 1.0)
     weight = convolution.weight * sign[:, None, None, None]
-    pooled, means, variances = [], [], []
+    pooled, moments = [], []
     for batch in maps:
         convolved = conv2d(batch, weight, padding=convolution.padding)
-        mean, variance = _mean_and_variance(convolved)
-        means.append(mean)
-        variances.append(variance)
+        moments.append(_mean_and_variance(convolved))
         pooled.append(pool(convolved))
-    # Products and sums rather than a matrix product, which bfloat16 would round.
-    mean = (shares * torch.stack(means)).sum(dim=0)
-    variance = (shares * (torch.stack(variances) + (torch.stack(means) - mean).square())).sum(dim=0)
+    mean, variance = _together(moments, shares)
     norm.reset_running_stats()
     norm.running_mean, norm.running_var = mean * sign, variance
     for place, batch in enumerate(pooled):
@@ -74,21 +80,43 @@ def _refresh_block(
     return pooled
 
 
+def _refresh_again_and_again(network: TextureFCN, pixels: Callable[[], Iterator[Tensor]], shares: Tensor) -> None:
+    """Set the statistics layer by layer, each time from the pixels: slower, but one batch in memory."""
+    before: list[nn.Module] = []
+    for layer in network.features:
+        if isinstance(layer, nn.BatchNorm2d):
+            layer.reset_running_stats()
+            behind = nn.Sequential(*before)
+            layer.running_mean, layer.running_var = _together([_mean_and_variance(behind(b)) for b in pixels()], shares)
+        before.append(layer)
+
+
+def _together(moments: list[tuple[Tensor, Tensor]], shares: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and variance (c,) of everything from those of batches with the given shares (n_batches, 1)."""
+    means, variances = (torch.stack(part) for part in zip(*moments, strict=True))
+    # Products and sums rather than a matrix product, which bfloat16 would round.
+    mean = (shares * means).sum(dim=0)
+    return mean, (shares * (variances + (means - mean).square())).sum(dim=0)
+
+
 def _mean_and_variance(maps: Tensor) -> tuple[Tensor, Tensor]:
     """Return both (c,) over images and pixels; batch normalisation finds them far faster than `torch.var_mean`."""
     channels, n_values = maps.shape[1], maps.numel() // maps.shape[1]
-    mean, variance = torch.zeros(2, channels, device=maps.device)
+    precise = torch.float32 if maps.dtype == torch.bfloat16 else maps.dtype
+    mean, variance = torch.zeros(2, channels, dtype=precise, device=maps.device)
+    if n_values == 1:
+        return maps.to(precise).mean(dim=(0, 2, 3)), variance
     batch_norm(maps, mean, variance, training=True, momentum=1.0)
     return mean, variance * ((n_values - 1) / n_values)
 
 
-def _refresh_images(network: TextureFCN, images: Images) -> int:
-    """Return from how many images the statistics are taken."""
+def _maps_in_memory(network: TextureFCN, images: Images) -> int:
+    """Return of how many images all maps of a layer may be kept."""
     pixels, most_values = largest_image(images), 1
     for convolution, _, pool in network.blocks():
         pixels //= 1 if isinstance(pool, nn.Identity) else 4
         most_values = max(most_values, convolution.out_channels * pixels)
-    return max(_FEWEST_REFRESHING, _REFRESH_BYTES // (4 * most_values))
+    return _REFRESH_BYTES // (4 * most_values)
 
 
 def _spread_out(n_images: int, n_chosen: int) -> np.ndarray:

@@ -20,7 +20,7 @@ from lmfcn.memory import reused_buffers
 from lmfcn.parameters import check_choice, check_device, check_integer, check_widths
 
 LOSSES: dict[str, Callable[..., Tensor]] = {"cross-entropy": cross_entropy, "hinge": multi_margin_loss}
-"""Two classes under "hinge" have the usual hinge loss of the difference of their two outputs."""
+"""Two classes under "hinge" have half the usual hinge loss of the difference of their two outputs."""
 
 SIZES = ("same", "one-vs-all")
 
@@ -42,7 +42,7 @@ class CNNClassifier(ImageClassifier):
         "one-vs-all" multiplies the numbers of filters until there are as many weights as in one network per class.
     epochs : int, default=100
     patience : int, optional
-        Stop when the validation loss has not improved for so many epochs.
+        Stop when neither validation loss nor validation accuracy has improved for so many epochs.
     batch_size : int, default=32
     learning_rate : float, default=0.0003
         Falls to a tenth along half a cosine.
@@ -187,10 +187,11 @@ class LinearCriterion(Criterion):
 def matched_filters(
     n_networks: int, channels: int, latent_dim: int, widths: tuple[int, ...]
 ) -> tuple[tuple[int, ...], int]:
-    """Return hidden and last numbers of filters with as many weights as `n_networks` networks, within 1 %.
+    """Return hidden and last numbers of filters with as many weights as `n_networks` networks.
 
     All numbers grow by one common factor; the last one then makes up for the rounding of the others. The linear
-    layer behind the network counts too.
+    layer behind the network counts too. From some dozen filters on the totals agree within 1 %, below that as well
+    as whole filters allow.
 
     Examples
     --------

@@ -1,6 +1,7 @@
 """A handcrafted descriptor with an RBF SVM on top."""
 
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 
 import joblib
@@ -9,7 +10,8 @@ import torch
 from torch import Tensor
 
 from lmfcn.baselines.descriptors import DESCRIPTORS, LENGTHS, Descriptor, check_describable
-from lmfcn.baselines.feature_cache import FeatureCache
+from lmfcn.baselines.extras import needs
+from lmfcn.baselines.feature_cache import FeatureCache, check_cache_folder
 from lmfcn.baselines.feature_svm import FeatureSVC
 from lmfcn.data.loading import LoadedImages, form_of
 from lmfcn.data.seeds import RandomState
@@ -72,20 +74,23 @@ class DescriptorSVC(FeatureSVC):
     def _check_parameters(self) -> None:
         check_choice("descriptor", self.descriptor, DESCRIPTORS)
         check_jobs(self.n_jobs)
+        for module in ("mahotas", "skimage"):
+            needs(module, "textures")
+        if self.cache_dir is not None:
+            check_cache_folder(self.cache_dir)
 
-    def _learn(self, data: TrainingData, random: np.random.Generator) -> None:
-        """Nothing to learn: the descriptor is fixed."""
+    def _learn(self, data: TrainingData, random: np.random.Generator) -> None:  # noqa: ARG002
+        """Remember the descriptor, in case the parameter is changed later; there is nothing else to learn."""
+        self._descriptor = self.descriptor
 
     def _describe(self, images: LoadedImages) -> Tensor:
         channels, pixels = form_of(images)
         sizes = [images.shape[1:3]] if isinstance(images, np.ndarray) else images.sizes()
-        check_describable(self.descriptor, channels, pixels, int(np.min(sizes)))
-        describe, length = DESCRIPTORS[self.descriptor], LENGTHS[self.descriptor]
-        cache = None
-        if self.cache_dir is not None:
-            cache = FeatureCache(self.cache_dir, f"{self.descriptor}-{_CACHE_VERSION}", length)
+        name = self._descriptor
+        check_describable(name, channels, pixels, int(np.min(sizes)))
+        describe, length, title = DESCRIPTORS[name], LENGTHS[name], name.upper()
+        cache = None if self.cache_dir is None else FeatureCache(self.cache_dir, _kind(name), length)
         vectors = np.empty((len(images), length))
-        title = self.descriptor.upper()
         with (
             item_progress(title, len(images), visible=self.verbose) as advance,
             joblib.Parallel(n_jobs=self.n_jobs) as workers,
@@ -95,6 +100,12 @@ class DescriptorSVC(FeatureSVC):
                 for _ in positions:
                     advance()
         return torch.from_numpy(vectors)
+
+
+def _kind(descriptor: str) -> str:
+    """Name a descriptor with everything that its values depend on besides the image."""
+    versions = "-".join(f"{package}-{version(package)}" for package in ("mahotas", "scikit-image"))
+    return f"{descriptor}-{_CACHE_VERSION}-{versions}"
 
 
 def _chunks(images: LoadedImages) -> Iterator[tuple[range, list[np.ndarray]]]:

@@ -3,7 +3,7 @@
 Each turns one 8-bit grey or RGB image into a vector of fixed length, whatever its size.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -16,7 +16,7 @@ _N_LBP = 59
 _GREY_LEVELS = 256
 
 
-def glcm(image: np.ndarray) -> np.ndarray:
+def glcm(image: np.ndarray, distances: Sequence[int] = GLCM_DISTANCES) -> np.ndarray:
     """Return 169 statistics of grey-level co-occurrence matrices (GLCM).
 
     There are 13 matrices of 256 grey levels, each symmetric and normalised: one for each of the distances 1, 2 and 4
@@ -29,11 +29,13 @@ def glcm(image: np.ndarray) -> np.ndarray:
     Parameters
     ----------
     image : array of uint8 (height, width, 1 or 3)
-        With sides of more than 4 pixels.
+        With sides of more pixels than the largest distance.
+    distances : sequence of int
+        Other ones give vectors of another length, 13 (4 n + 1).
     """
     graycomatrix = needs("skimage.feature", "textures").graycomatrix
     haralick = needs("mahotas.features.texture", "textures").haralick_features
-    counts = graycomatrix(_grey(image), GLCM_DISTANCES, GLCM_ANGLES, _GREY_LEVELS, symmetric=True, normed=True)
+    counts = graycomatrix(_grey(image), distances, GLCM_ANGLES, _GREY_LEVELS, symmetric=True, normed=True)
     matrices = np.ascontiguousarray(counts.reshape(_GREY_LEVELS, _GREY_LEVELS, -1).transpose(2, 0, 1))
     return haralick([*matrices, matrices.mean(axis=0)]).ravel()
 

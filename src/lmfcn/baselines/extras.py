@@ -14,6 +14,7 @@ def needs(module: str, extra: str) -> Any:
     """
     try:
         return import_module(module)
-    except ImportError as error:
+    except (ImportError, RuntimeError) as error:  # torchvision beside a torch of another kind raises the second
         package = module.partition(".")[0].replace("skimage", "scikit-image").replace("_", "-")
-        raise ImportError(f"This comparator needs {package}: pip install 'lmfcn[{extra}]' ({error}).") from error
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ImportError(f"This comparator needs {package}: pip install 'lmfcn[{extra}]' ({reason}).") from error

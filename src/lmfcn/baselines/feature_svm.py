@@ -11,8 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from lmfcn.algorithm.calibration import probabilities
+from lmfcn.algorithm.errors import TrainingError
 from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, fit_final_svm
-from lmfcn.algorithm.score import class_numbers
+from lmfcn.algorithm.geometry import has_spread
+from lmfcn.algorithm.score import balanced_accuracy, class_numbers
 from lmfcn.algorithm.settings import Settings
 from lmfcn.data.loading import LoadedImages
 from lmfcn.data.seeds import RandomState, as_generator
@@ -42,6 +44,8 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
         What cross-validation chose.
     n_support_ : int
     calibration_error_ : float or None
+    held_out_score_ : float or None
+        Balanced accuracy on images that the SVM had not learnt from, by cross-validation.
     """
 
     learns_features = False
@@ -64,12 +68,14 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
     def fit(self, X: Any, y: Any = None, groups: Any = None, validation: Any = None) -> "FeatureSVC":
         """Learn from images and labels; the arguments are those of `LMFCNClassifier.fit`."""
         self._check_parameters()
+        self.__dict__.pop("classes_", None)  # from here until the end this is not a fitted classifier
         random = as_generator(self.random_state)
         data = self._check_data(X, y, groups, validation, random)
         parts = [data.train] if data.validation is None else [data.train, data.validation]
         check_kernel_memory(sum(len(part) for part in parts))
         self._learn(data, random)
         features = torch.cat([self._describe(part.images) for part in parts])
+        self._check_features(features)
         self._n_features_out = features.shape[1]
         labels = torch.from_numpy(np.concatenate([part.numbers for part in parts])).to(features.device)
         folds = torch.from_numpy(self._folds(parts, random)).to(features.device)
@@ -79,7 +85,20 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
         self.classes_, self._form = data.classes, data.form
         self.C_, self.n_support_ = final.C, len(final.support)
         self.calibration_error_ = self._calibration.error
+        self.held_out_score_ = None
+        if len(final.held_out):
+            predicted = class_numbers(final.held_out_scores)
+            self.held_out_score_ = balanced_accuracy(labels[final.held_out], predicted)
         return self
+
+    def _check_features(self, features: Tensor) -> None:
+        if not bool(torch.isfinite(features).all()):
+            raise TrainingError(f"{type(self).__name__}: some features are not finite.")
+        if not bool(has_spread(features.mean(dim=0), features.std(dim=0, correction=0)).any()):
+            raise TrainingError(
+                f"{type(self).__name__}: all {len(features)} images have the same features; check that the images"
+                " differ and are not constant."
+            )
 
     def _fit_svm(self, features: Tensor, labels: Tensor, folds: Tensor) -> FinalSVM:
         return fit_final_svm(features, labels, folds, Settings(), c_factors=C_FACTORS, gamma_factors=GAMMA_FACTORS)

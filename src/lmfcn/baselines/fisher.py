@@ -37,7 +37,8 @@ class FisherSVC(CNNSVC):
     n_modes : int, default=16
         Gaussians of the mixture.
     n_components : int, default=32
-        Principal components of the local features; the vectors have 2 n_modes n_components + n_modes values.
+        Principal components of the local features, at most `latent_dim`; the vectors have
+        2 n_modes n_components + n_modes values.
     latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, validation_fraction, image_shape,
     device, random_state, verbose
         As in `CNNClassifier`, with the same defaults.
@@ -45,6 +46,14 @@ class FisherSVC(CNNSVC):
     Attributes
     ----------
     pca_, mixture_ : PCA and GaussianMixture of scikit-learn
+
+    Examples
+    --------
+    >>> from lmfcn import make_gaussians
+    >>> X, y = make_gaussians(n_per_class=20, size=16, random_state=0)
+    >>> classifier = FisherSVC(n_modes=4, n_components=3, epochs=1, latent_dim=4, random_state=0).fit(X, y)
+    >>> classifier.transform(X).shape
+    (40, 28)
     """
 
     def __init__(
@@ -86,6 +95,7 @@ class FisherSVC(CNNSVC):
         super()._check_parameters()
         check_integer("n_modes", self.n_modes, smallest=1)
         check_integer("n_components", self.n_components, smallest=1)
+        needs("skimage.feature", "textures")
 
     def _cnn_parameters(self) -> dict[str, Any]:
         own = ("n_modes", "n_components")
@@ -96,6 +106,8 @@ class FisherSVC(CNNSVC):
         learn_gmm = needs("skimage.feature", "textures").learn_gmm
         some = [_some_rows(rows, random) for _, rows in local_features(self.network_, data.train.images)]
         local = np.concatenate(some, dtype=np.float64)
+        if len(local) < self.n_modes:
+            raise ValueError(f"n_modes must be at most the {len(local)} places of the training images' feature maps.")
         self.pca_ = PCA(min(self.n_components, *local.shape), svd_solver="full").fit(local)
         options = {"covariance_type": "diag", "reg_covar": 1e-4, "random_state": int(random.integers(2**31))}
         self.mixture_ = learn_gmm(self.pca_.transform(local), n_modes=self.n_modes, gm_args=options)
@@ -106,7 +118,8 @@ class FisherSVC(CNNSVC):
         for position, rows in local_features(self.network_, images):
             reduced = self.pca_.transform(rows.astype(np.float64))
             vectors[position] = fisher_vector(reduced, self.mixture_, improved=True)
-        return torch.from_numpy(np.nan_to_num(np.stack(vectors)))
+        # An image whose gradient is zero has no direction; scikit-image divides zero by zero.
+        return torch.from_numpy(np.stack([v if np.isfinite(v).all() else np.zeros_like(v) for v in vectors]))
 
     def _fit_svm(self, features: Tensor, labels: Tensor, folds: Tensor) -> FinalSVM:
         kernel = features @ features.T

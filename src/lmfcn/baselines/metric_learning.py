@@ -43,6 +43,13 @@ class MetricSVC(TrainedNetworkSVC):
     latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, validation_fraction, image_shape,
     device, random_state, verbose
         As in `CNNClassifier`, with the same defaults.
+
+    Examples
+    --------
+    >>> from lmfcn import make_gaussians
+    >>> X, y = make_gaussians(n_per_class=20, size=16, random_state=0)
+    >>> MetricSVC(loss="proxy-anchor", epochs=1, latent_dim=4, random_state=0).fit(X, y).transform(X).shape
+    (40, 4)
     """
 
     def __init__(
@@ -78,6 +85,7 @@ class MetricSVC(TrainedNetworkSVC):
 
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, LOSSES)
+        needs("pytorch_metric_learning.losses", "metric")
         super()._check_parameters()
 
     def _train(self, data: TrainingData, generator: torch.Generator) -> TrainedNetwork:
@@ -99,7 +107,7 @@ class MetricCriterion(Criterion):
         losses = needs("pytorch_metric_learning.losses", "metric")
         # Proxies are drawn from torch's global generator, which is left as it was.
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
+            torch.default_generator.manual_seed(int(torch.randint(2**62, (1,), generator=generator)))
             self.loss = LOSSES[loss](losses, n_classes, latent_dim)
 
     def forward(self, latents: Tensor, labels: Tensor) -> Tensor:

@@ -44,7 +44,8 @@ class NetworkRecord:
 class Schedule:
     """How long and how fast a comparator learns; the rate falls to a tenth along half a cosine.
 
-    With `patience`, training ends when the validation loss has not improved for so many epochs.
+    With `patience`, training ends when neither the validation loss nor the validation accuracy has improved for so
+    many epochs.
     """
 
     epochs: int
@@ -103,6 +104,11 @@ class NetworkTraining:
         schedule: Schedule,
         generator: torch.Generator,
     ) -> None:
+        if schedule.patience is not None and data.validation is None:
+            raise ValueError(
+                f"patience={schedule.patience} needs validation images, but there are none;"
+                " set validation_fraction above 0, give a validation set, or set patience=None."
+            )
         self.network, self.criterion, self.schedule, self.generator = network, criterion, schedule, generator
         self.train, self.validation = data.train, data.validation
         self.device = next(network.parameters()).device
@@ -157,11 +163,13 @@ class NetworkTraining:
         return float(self.criterion(latents, numbers)), balanced_accuracy(numbers, class_numbers(scores))
 
     def _is_out_of_patience(self, measured: "_Measured") -> bool:
-        patience, losses = self.schedule.patience, self.history.column("validation_loss")
-        if patience is None or measured.validation_loss is None or len(losses) < patience:
+        patience, n_before = self.schedule.patience, len(self.history) + 1 - (self.schedule.patience or 0)
+        if patience is None or n_before < 1:
             return False
-        before = min(losses[: len(losses) + 1 - patience])
-        return min([*losses[len(losses) + 1 - patience :], measured.validation_loss]) >= before
+        losses = [*self.history.column("validation_loss"), measured.validation_loss]
+        scores = [*self.history.column("validation_balanced_accuracy"), measured.validation_score]
+        lower = min(losses[n_before:]) < min(losses[:n_before])
+        return not lower and max(scores[n_before:]) <= max(scores[:n_before])
 
     def _go_through(self, rate: float) -> int:
         """Take one optimiser step per batch; return how many images went through the network."""

@@ -68,6 +68,7 @@ class PretrainedSVC(FeatureSVC):
         A file with the state dict of torchvision's network (.pth, .pt or .safetensors); "download" fetches the
         ImageNet weights from torchvision's server; "random" leaves the network untrained and must be asked for.
     n_components : int, default=16
+        Principal components, or as many as there are training images if those are fewer.
     validation_fraction : float, default=0
         Nothing needs to be held out; a given validation set is learnt from too.
     image_shape : tuple of int, optional
@@ -79,6 +80,11 @@ class PretrainedSVC(FeatureSVC):
     ----------
     network_ : torch.nn.Module
     pca_ : sklearn.decomposition.PCA
+
+    Examples
+    --------
+    >>> PretrainedSVC(weights="resnet18-f37072fd.pth").get_params()["n_components"]
+    16
     """
 
     def __init__(
@@ -105,6 +111,7 @@ class PretrainedSVC(FeatureSVC):
     def _check_parameters(self) -> None:
         check_choice("backbone", self.backbone, BACKBONES)
         check_integer("n_components", self.n_components, smallest=1)
+        needs("torchvision.models", "pretrained")
         if self.weights is None:
             raise ValueError(
                 f"weights is missing: give a file with the state dict of torchvision's {self.backbone}, or"
@@ -115,7 +122,7 @@ class PretrainedSVC(FeatureSVC):
     def _learn(self, data: TrainingData, random: np.random.Generator) -> None:
         if data.form.channels not in (1, 3):
             raise ValueError(f"{self.backbone} takes grey or RGB images, got {data.form.channels} channels.")
-        seed = int(random.integers(2**31))
+        seed, self._side = int(random.integers(2**31)), BACKBONES[self.backbone].side
         self.network_ = load_backbone(self.backbone, str(self.weights), seed).to(check_device(self.device))
         features = self._features(data.train.images).cpu().numpy()
         n_components = min(self.n_components, *features.shape)
@@ -126,12 +133,11 @@ class PretrainedSVC(FeatureSVC):
 
     def _features(self, images: LoadedImages) -> Tensor:
         device = next(self.network_.parameters()).device
-        side = BACKBONES[self.backbone].side
         parts = equal_size_batches(images, np.arange(len(images)), _AT_ONCE)
         features = []
         with item_progress(self.backbone, len(images), visible=self.verbose) as advance, torch.no_grad():
             for part in parts:
-                features.append(self.network_(preprocess(to_batch(take(images, part), device), side)))
+                features.append(self.network_(preprocess(to_batch(take(images, part), device), self._side)))
                 for _ in part:
                     advance()
         order = np.argsort(np.concatenate(parts))
@@ -153,17 +159,28 @@ def load_backbone(name: str, weights: str, seed: int = 0) -> nn.Module:
     """
     backbone, models = BACKBONES[name], needs("torchvision.models", "pretrained")
     build: Callable[..., nn.Module] = getattr(models, backbone.builder)
-    if weights == DOWNLOAD:
-        network = build(weights=getattr(models, backbone.weights).IMAGENET1K_V1)
-    else:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            options = {"init_weights": True} if name == "inception_v3" else {}
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        if weights == DOWNLOAD:
+            network = _download(build, getattr(models, backbone.weights).IMAGENET1K_V1)
+        else:
+            # Drawing Inception's first weights takes seconds; a file replaces them anyway.
+            options = {"init_weights": weights == RANDOM} if name == "inception_v3" else {}
             network = build(weights=None, **backbone.options, **options)
     if weights not in (DOWNLOAD, RANDOM):
         _load_state(network, Path(weights), name)
     network.fc = nn.Identity()
     return network.eval()
+
+
+def _download(build: Callable[..., nn.Module], weights: Any) -> nn.Module:
+    try:
+        return build(weights=weights)
+    except OSError as error:
+        raise OSError(
+            f"The weights could not be fetched from {weights.url} ({error}); download that file elsewhere and give its"
+            " path as weights."
+        ) from error
 
 
 def _load_state(network: nn.Module, path: Path, name: str) -> None:

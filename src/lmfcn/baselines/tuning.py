@@ -11,6 +11,7 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from lmfcn.algorithm.errors import TrainingError
 from lmfcn.data.seeds import as_generator
 
 CANDIDATES: tuple[Mapping[str, float], ...] = ({}, {"learning_rate": 1e-3}, {"weight_decay": 0.1})
@@ -19,11 +20,15 @@ CANDIDATES: tuple[Mapping[str, float], ...] = ({}, {"learning_rate": 1e-3}, {"we
 
 @dataclass(frozen=True)
 class Tried:
-    """One candidate: its parameters, its best validation balanced accuracy, and its seconds of computing time."""
+    """One candidate: its parameters, its validation balanced accuracy, and its seconds of computing time.
+
+    The accuracy is None for a method that has nothing to tune, or if the training failed, as `failure` then says.
+    """
 
     parameters: dict[str, Any]
-    validation_balanced_accuracy: float
+    validation_balanced_accuracy: float | None
     seconds: float
+    failure: str | None = None
 
 
 def _delegate(name: str) -> Any:
@@ -44,8 +49,8 @@ class Tuned(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     """Fit an estimator once per candidate and keep the one with the best validation balanced accuracy.
 
     The validation images are those by which a training chooses its epoch anyway; a candidate's score is that of its
-    kept epoch, and the earlier candidate wins a tie. All candidates see the same split and the same seed. An
-    estimator without `learning_rate` has nothing to tune here and is fitted once.
+    kept epoch, and the earlier candidate wins a tie. All candidates see the same split and the same seed; one whose
+    training fails is out. An estimator without `learning_rate` has nothing to tune by default and is fitted once.
 
     Parameters
     ----------
@@ -79,27 +84,39 @@ class Tuned(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None, groups: Any = None, validation: Any = None) -> "Tuned":
         """Try all candidates; the arguments are those of `LMFCNClassifier.fit`."""
-        known = self.estimator.get_params(deep=False)
-        candidates = CANDIDATES if self.candidates is None else self.candidates
-        if not candidates:
-            raise ValueError("candidates must hold at least one set of parameters, got none.")
-        if "learning_rate" not in known:
-            candidates = [{}]
-        # One seed for all, so that they differ in nothing else.
-        seed = known.get("random_state")
-        if not isinstance(seed, int | np.integer):
-            seed = int(as_generator(seed).integers(2**31))
-        self.tried_, best = [], -1.0
+        candidates, seed = self._candidates(), self._seed()
+        self.tried_, best = [], None
         for candidate in candidates:
             start = time.process_time()
             estimator = clone(self.estimator).set_params(**candidate, random_state=seed)
-            estimator.fit(X, y, groups=groups, validation=validation)
-            score = validation_score(estimator)
-            self.tried_.append(Tried(dict(candidate), score, time.process_time() - start))
-            if score > best:
-                best, self.best_estimator_, self.best_params_ = score, estimator, dict(candidate)
+            score, failure = None, None
+            try:
+                estimator.fit(X, y, groups=groups, validation=validation)
+                score = validation_score(estimator)
+            except TrainingError as error:
+                failure = str(error)
+            self.tried_.append(Tried(dict(candidate), score, time.process_time() - start, failure))
+            if failure is None and len(candidates) > 1 and score is None:
+                raise ValueError(_NOTHING_TO_CHOOSE_BY)
+            if failure is None and (best is None or (score or 0.0) > best):
+                best, self.best_estimator_, self.best_params_ = score or 0.0, estimator, dict(candidate)
+        if best is None:
+            raise TrainingError(f"Every candidate failed; the first one: {self.tried_[0].failure}")
         self.classes_ = self.best_estimator_.classes_
         return self
+
+    def _candidates(self) -> list[Mapping[str, Any]]:
+        if self.candidates is None:
+            return list(CANDIDATES) if "learning_rate" in self.estimator.get_params(deep=False) else [{}]
+        sound = isinstance(self.candidates, Sequence) and all(isinstance(one, Mapping) for one in self.candidates)
+        if not sound or not self.candidates:
+            raise ValueError(f"candidates must be a list of at least one dict of parameters, got {self.candidates!r}.")
+        return list(self.candidates)
+
+    def _seed(self) -> int:
+        """Return one seed for all candidates, so that they differ in nothing else."""
+        seed = self.estimator.get_params(deep=False).get("random_state")
+        return int(seed) if isinstance(seed, int | np.integer) else int(as_generator(seed).integers(2**31))
 
     predict = _delegate("predict")
     predict_proba = _delegate("predict_proba")
@@ -111,20 +128,21 @@ class Tuned(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return tags
 
 
-def validation_score(estimator: Any) -> float:
+_NOTHING_TO_CHOOSE_BY = (
+    "Tuning needs an estimator that measures validation images while it trains; give some to fit, or a"
+    " validation_fraction above 0 to the estimator."
+)
+
+
+def validation_score(estimator: Any) -> float | None:
     """Return the validation balanced accuracy of the kept epoch, averaged over the networks of one-vs-all.
 
-    0 for an estimator that has nothing to say about it.
+    None for an estimator that does not train, or trained without validation images.
     """
-    histories = getattr(estimator, "history_", None)
+    histories, epochs = getattr(estimator, "history_", None), getattr(estimator, "best_epoch_", None)
     if histories is None:
-        return 0.0
-    epochs = estimator.best_epoch_
+        return None
     if not isinstance(epochs, list):
         histories, epochs = [histories], [epochs]
     scores = [history[epoch].validation_balanced_accuracy for history, epoch in zip(histories, epochs, strict=True)]
-    if None in scores:
-        raise ValueError(
-            "Tuning needs validation images; give some to fit, or a validation_fraction above 0 to the estimator."
-        )
-    return float(np.mean(scores))
+    return None if None in scores else float(np.mean(scores))
