@@ -149,10 +149,10 @@ def table(output: Path) -> None:
 def row(runs: list[dict[str, Any]]) -> str:
     def mean(name: str, form: str = ".3f") -> str:
         values = [np.mean(run[name]) for run in runs if run[name] is not None]
-        return format(np.mean(values), form) if values else "–"
+        return format(np.mean(values), form) if values else "-"
 
     spread = np.std([run["test_balanced_accuracy"] for run in runs], ddof=1) if len(runs) > 1 else 0.0
-    chosen = ", ".join(f"{name} {value}" for name, value in runs[0]["chosen"].items()) or "–"
+    chosen = ", ".join(f"{name} {value}" for name, value in runs[0]["chosen"].items()) or "-"
     return (
         f"{mean('train_balanced_accuracy')} | {mean('validation_balanced_accuracy')}"
         f" | {mean('test_balanced_accuracy')} ± {spread:.3f} | {len(runs)}"
@@ -170,7 +170,7 @@ def main() -> None:
     parser.add_argument("--weights", type=Path, help="file for ResNet18 or InceptionV3, if one of them is asked for")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--threads", type=int, help="of one process; 1 if several share the cores")
-    parser.add_argument("--output", type=Path, default=Path("benchmarks/results/methods.jsonl"))
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "methods.jsonl")
     parser.add_argument("--table", action="store_true")
     arguments = parser.parse_args()
     if arguments.table:
