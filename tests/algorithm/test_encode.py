@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from few_images import TwoSizes, some_images
 from lmfcn.algorithm.encode import encode, encoding_batch, fold_batch_norm, to_batch
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.refresh import refresh_and_encode
@@ -14,10 +15,6 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def network(generator):
     return TextureFCN(2, 5, widths=(4, 6), generator=generator)
-
-
-def some_images(random, n, dtype=np.uint8):
-    return random.integers(0, 256, (n, 12, 10, 2)).astype(dtype)
 
 
 @pytest.mark.parametrize(("dtype", "largest"), [(np.uint8, 255), (np.uint16, 65535), (np.float64, 1), (np.float32, 1)])
@@ -60,24 +57,6 @@ def test_encoding_ends_in_eval_mode_and_changes_nothing(network, random):
     encode(network, some_images(random, 5), CPU)
     assert not network.training
     assert all(torch.equal(value, state[name]) for name, value in network.state_dict().items())
-
-
-class TwoSizes:
-    """Forty small images and a bright larger one."""
-
-    def __init__(self, random):
-        self.small = random.integers(0, 100, (40, 12, 12, 2)).astype(np.uint8)
-        self.large = random.integers(200, 256, (1, 20, 20, 2)).astype(np.uint8)
-        self.size_numbers = np.repeat([0, 1], [40, 1])
-
-    def sizes(self):
-        return np.array([image.shape[:2] for part in (self.small, self.large) for image in part])
-
-    def __len__(self):
-        return 41
-
-    def batch(self, positions):
-        return self.large if positions[0] == 40 else self.small[positions]
 
 
 def test_images_of_two_sizes_are_encoded_in_their_order(network, random):

@@ -5,6 +5,7 @@ import pytest
 import torch
 from torch import nn
 
+from few_images import TwoSizes, some_images
 from lmfcn.algorithm.encode import encode, to_batch
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.precision import convolutions_in
@@ -16,28 +17,6 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def network(generator):
     return TextureFCN(2, 5, widths=(4, 6), generator=generator)
-
-
-def some_images(random, n, dtype=np.uint8):
-    return random.integers(0, 256, (n, 12, 10, 2)).astype(dtype)
-
-
-class TwoSizes:
-    """Forty small images and a bright larger one."""
-
-    def __init__(self, random):
-        self.small = random.integers(0, 100, (40, 12, 12, 2)).astype(np.uint8)
-        self.large = random.integers(200, 256, (1, 20, 20, 2)).astype(np.uint8)
-        self.size_numbers = np.repeat([0, 1], [40, 1])
-
-    def sizes(self):
-        return np.array([image.shape[:2] for part in (self.small, self.large) for image in part])
-
-    def __len__(self):
-        return 41
-
-    def batch(self, positions):
-        return self.large if positions[0] == 40 else self.small[positions]
 
 
 def test_refreshed_statistics_by_hand(network, random):

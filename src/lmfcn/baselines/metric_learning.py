@@ -69,19 +69,21 @@ class MetricSVC(TrainedNetworkSVC):
         random_state: RandomState = None,
         verbose: bool = False,
     ) -> None:
+        super().__init__(
+            latent_dim=latent_dim,
+            widths=widths,
+            epochs=epochs,
+            patience=patience,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            validation_fraction=validation_fraction,
+            image_shape=image_shape,
+            device=device,
+            random_state=random_state,
+            verbose=verbose,
+        )
         self.loss = loss
-        self.latent_dim = latent_dim
-        self.widths = widths
-        self.epochs = epochs
-        self.patience = patience
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.validation_fraction = validation_fraction
-        self.image_shape = image_shape
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, LOSSES)

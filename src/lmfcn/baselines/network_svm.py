@@ -97,11 +97,35 @@ class TrainedNetworkSVC(NetworkSVC):
     """
 
     learns_features = True
-    epochs: int
-    patience: int | None
-    batch_size: int
-    learning_rate: float
-    weight_decay: float
+
+    def __init__(
+        self,
+        *,
+        latent_dim: int = 64,
+        widths: tuple[int, ...] = (64, 128),
+        epochs: int = 100,
+        patience: int | None = None,
+        batch_size: int = 32,
+        learning_rate: float = 3e-4,
+        weight_decay: float = 1e-2,
+        validation_fraction: float = 0.2,
+        image_shape: tuple[int, ...] | None = None,
+        device: str = "auto",
+        random_state: RandomState = None,
+        verbose: bool = False,
+    ) -> None:
+        self.latent_dim = latent_dim
+        self.widths = widths
+        self.epochs = epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.validation_fraction = validation_fraction
+        self.image_shape = image_shape
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
 
     @abstractmethod
     def _train(self, data: TrainingData, generator: torch.Generator) -> TrainedNetwork:
@@ -137,35 +161,6 @@ class CNNSVC(TrainedNetworkSVC):
     >>> CNNSVC(epochs=2, latent_dim=8, random_state=0).fit(X, y).predict(X).shape
     (40,)
     """
-
-    def __init__(
-        self,
-        *,
-        latent_dim: int = 64,
-        widths: tuple[int, ...] = (64, 128),
-        epochs: int = 100,
-        patience: int | None = None,
-        batch_size: int = 32,
-        learning_rate: float = 3e-4,
-        weight_decay: float = 1e-2,
-        validation_fraction: float = 0.2,
-        image_shape: tuple[int, ...] | None = None,
-        device: str = "auto",
-        random_state: RandomState = None,
-        verbose: bool = False,
-    ) -> None:
-        self.latent_dim = latent_dim
-        self.widths = widths
-        self.epochs = epochs
-        self.patience = patience
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.validation_fraction = validation_fraction
-        self.image_shape = image_shape
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _train(self, data: TrainingData, generator: torch.Generator) -> TrainedNetwork:
         return CNNClassifier(**self._cnn_parameters()).train_network(data, generator)
