@@ -7,6 +7,7 @@ import torch
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
+import lmfcn
 from lmfcn import LMFCNClassifier, make_gaussians
 from lmfcn.algorithm.errors import TrainingWarning
 from lmfcn.algorithm.settings import PRESETS, Settings
@@ -320,3 +321,17 @@ def test_the_default_recipe_learns_striped_gaussians():
     history = fitted.history_
     assert right.mean() >= 0.93
     assert min(history.column("n_support")) <= history[0].n_support / 2
+
+
+@pytest.mark.parametrize("strategy", ["joint", "one-vs-all"])
+def test_all_layers_can_be_pooled(textures, tmp_path, strategy):
+    images, names = textures[0], np.array(["a", "b", "c"])[np.arange(32) % 3]
+    fitted = LMFCNClassifier(
+        pooling="all", latent_dim=4, widths=(6, 8), epochs=1, strategy=strategy, random_state=0, device="cpu"
+    ).fit(images, names)
+    assert fitted.transform(images).shape == (32, 18 * (1 if strategy == "joint" else 3))
+    fitted.save(tmp_path / "model.lmfcn")
+    again = lmfcn.load(tmp_path / "model.lmfcn")
+    assert np.array_equal(again.predict_proba(images), fitted.predict_proba(images))
+    with pytest.raises(ValueError, match="pooling must be one of 'last', 'all', got 'first'"):
+        LMFCNClassifier(pooling="first").fit(images, names)

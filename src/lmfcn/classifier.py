@@ -37,6 +37,9 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         Length of the latent vector, *phi*; 64 unless a preset says otherwise.
     widths : sequence of int, default=(64, 128)
         Filters of the hidden convolutions.
+    pooling : {"last", "all"}, default="last"
+        Whether latents are the means of the last layer's maps, as in the paper, or those of all layers: longer by
+        the sum of `widths`, with which an SVM does better before any training.
     epochs : int, optional
         Rounds of encoding, SVM, anchors and back-propagation: 15 by default, 10 for each network of
         "one-vs-all".
@@ -160,6 +163,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         *,
         latent_dim: int | None = None,
         widths: tuple[int, ...] = (64, 128),
+        pooling: str = "last",
         epochs: int | None = None,
         strategy: str | None = None,
         sv_close: int = 5,
@@ -196,6 +200,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     ) -> None:
         self.latent_dim = latent_dim
         self.widths = widths
+        self.pooling = pooling
         self.epochs = epochs
         self.strategy = strategy
         self.sv_close = sv_close

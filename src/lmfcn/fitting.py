@@ -38,7 +38,7 @@ class Plan:
 
     Attributes
     ----------
-    latent_dim, widths
+    latent_dim, widths, pooling
         The shape of each network.
     settings : Settings
     one_vs_all : bool
@@ -55,6 +55,7 @@ class Plan:
 
     latent_dim: int
     widths: tuple[int, ...]
+    pooling: str
     settings: Settings
     one_vs_all: bool
     class_weights: np.ndarray | None
@@ -150,9 +151,9 @@ def _make_training(
     """
     checkpoint = None if plan.checkpoints is None else plan.checkpoints.of(number)
     generator = torch.Generator().manual_seed(seed)
-    network = TextureFCN(channels, plan.latent_dim, plan.widths, generator=generator).to(plan.device)
+    network = TextureFCN(channels, plan.latent_dim, plan.widths, pooling=plan.pooling, generator=generator)
     save = None if checkpoint is None else checkpoint.save
-    training = Training(network, problem, plan.settings, generator, observe, save)
+    training = Training(network.to(plan.device), problem, plan.settings, generator, observe, save)
     if checkpoint is not None:
         checkpoint.restore(training)
     if catch_up is not None:

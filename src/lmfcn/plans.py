@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
+from lmfcn.algorithm.network import POOLING
 from lmfcn.algorithm.settings import PRESETS, Settings
 from lmfcn.data.training_data import TrainingData
 from lmfcn.fitting import Plan
@@ -36,6 +37,7 @@ def settings_of(parameters: Parameters) -> Settings:
     check_choice("strategy", _value(parameters, "strategy"), STRATEGIES)
     check_integer("latent_dim", _value(parameters, "latent_dim"), smallest=1)
     check_widths(parameters["widths"])
+    check_choice("pooling", parameters["pooling"], POOLING)
     check_fraction("validation_fraction", parameters["validation_fraction"])
     check_class_weight(parameters["class_weight"])
     check_jobs(parameters["n_jobs"])
@@ -61,6 +63,7 @@ def plan_of(parameters: Parameters, settings: Settings, classes: np.ndarray, see
     return Plan(
         latent_dim=_value(parameters, "latent_dim"),
         widths=tuple(parameters["widths"]),
+        pooling=parameters["pooling"],
         settings=settings,
         one_vs_all=one_vs_all,
         class_weights=_by_number(parameters["class_weight"], classes),

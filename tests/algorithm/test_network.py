@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -58,3 +59,26 @@ def test_weights_come_from_the_generator_and_leave_the_global_one_alone():
     assert torch.equal(torch.get_rng_state(), before)
     assert torch.equal(one.features[0].weight, same.features[0].weight)
     assert not torch.equal(one.features[0].weight, other.features[0].weight)
+
+
+def test_latents_of_all_layers_are_the_means_of_their_maps(generator, random):
+    network = TextureFCN(2, 5, widths=(4, 6), pooling="all", generator=generator).eval()
+    batch = torch.from_numpy(random.random((3, 2, 12, 10), dtype=np.float32))
+    first = network.features[:4](batch)  # convolution, batch normalisation, pooling, ReLU
+    second = network.features[4:8](first)
+    expected = torch.cat([maps.mean(dim=(2, 3)) for maps in (first, second, network.features[8:](second))], dim=1)
+    latents = network(batch)
+    assert latents.shape == (3, network.n_latents) == (3, 15)
+    torch.testing.assert_close(latents, expected)
+    last = TextureFCN(2, 5, widths=(4, 6)).eval()
+    last.load_state_dict(network.state_dict())
+    assert torch.equal(last(batch), latents[:, 10:])
+    assert last.n_latents == 5
+
+
+def test_all_layers_learn_from_their_latents(generator):
+    network = TextureFCN(1, 3, widths=(4,), pooling="all", generator=generator)
+    network(torch.rand(2, 1, 8, 8, generator=generator))[:, :4].square().sum().backward()
+    weights = [layer.weight.grad for layer in network.features if isinstance(layer, nn.Conv2d)]
+    assert weights[0].abs().sum() > 0
+    assert weights[1] is None or weights[1].abs().sum() == 0

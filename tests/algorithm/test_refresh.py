@@ -84,9 +84,10 @@ def test_a_refresh_of_many_images_looks_at_some_of_all_of_them(monkeypatch, rand
     torch.testing.assert_close(latents, encode(chosen, images, CPU), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("pooling", ["last", "all"])
 @pytest.mark.parametrize("widths", [(4, 6), (5,), ()])
-def test_one_pass_refreshes_and_encodes_like_a_slow_one(widths, random, generator):
-    network = TextureFCN(2, 5, widths=widths, generator=generator)
+def test_one_pass_refreshes_and_encodes_like_a_slow_one(widths, pooling, random, generator):
+    network = TextureFCN(2, 5, widths=widths, pooling=pooling, generator=generator)
     for _, norm, _ in network.blocks():
         norm.weight.data = torch.randn(len(norm.weight), generator=generator)  # negative factors too
         norm.bias.data = torch.randn(len(norm.bias), generator=generator)

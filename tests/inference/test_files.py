@@ -109,6 +109,8 @@ def put_tensor(name, tensor):
         ),
         (put(["networks", "latent_dim"], 5), "weights of network 0 do not have the shapes"),
         (put(["networks", "widths"], [10**6, 10**6]), "weights of network 0 do not have the shapes"),
+        (put(["networks", "pooling"], "sum"), "unknown pooling, 'sum'"),
+        (put(["networks", "pooling"], "all"), "parts of its decision do not fit"),
         (put(["networks", "widths"], []), "weights of network 0 do not have the shapes"),
         (put(["networks", "count"], 2), "weights of network 1 do not have the shapes"),
         (put(["networks", "count"], True), "count must be a whole number"),

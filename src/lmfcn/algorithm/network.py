@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
+POOLING = ("last", "all")
+
 
 class TextureFCN(nn.Module):
-    """Turn a batch of images into latent vectors of `latent_dim` values.
+    """Turn a batch of images into latent vectors of `n_latents` values.
 
     Each 3x3 convolution is followed by batch normalisation and ReLU; every hidden one also by a max
     pooling that halves height and width. Global average pooling makes the output independent of the
@@ -21,9 +23,12 @@ class TextureFCN(nn.Module):
     in_channels : int
         Channels of the input images, *c*.
     latent_dim : int, default=64
-        Filters of the last convolution and length of the latent vector, *phi*.
+        Filters of the last convolution and, unless all layers are pooled, length of the latent vector, *phi*.
     widths : sequence of int, default=(64, 128)
         Filters of the hidden convolutions; its length sets the depth. The default is the paper's.
+    pooling : {"last", "all"}, default="last"
+        Whether the latent vector holds the means of the last layer's maps, as in the paper, or those of all layers,
+        the first one's first.
     generator : torch.Generator, optional
         Source of the initial weights. The global generator of torch is left alone either way.
 
@@ -41,12 +46,14 @@ class TextureFCN(nn.Module):
         latent_dim: int = 64,
         widths: Sequence[int] = (64, 128),
         *,
+        pooling: str = "last",
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.in_channels = in_channels
         self.latent_dim = latent_dim
         self.widths = tuple(widths)
+        self.pooling = pooling
         generator = generator if generator is not None else torch.Generator().manual_seed(0)
         layers: list[nn.Module] = []
         channels = in_channels
@@ -60,8 +67,18 @@ class TextureFCN(nn.Module):
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def forward(self, batch: Tensor) -> Tensor:
-        """Return latents (b, latent_dim) of a batch (b, c, h, w) of pixels in [0, 1]."""
-        return self.average(self.features(batch.to(next(self.parameters()).dtype)))
+        """Return latents (b, n_latents) of a batch (b, c, h, w) of pixels in [0, 1]."""
+        maps, averages = batch.to(next(self.parameters()).dtype), []
+        for layer in self.features:
+            maps = layer(maps)
+            if self.pooling == "all" and isinstance(layer, nn.ReLU):  # the end of a block
+                averages.append(self.average(maps))
+        return self.join(averages or [self.average(maps)])
+
+    @property
+    def n_latents(self) -> int:
+        """Length of the latent vector."""
+        return self.latent_dim + (sum(self.widths) if self.pooling == "all" else 0)
 
     def blocks(self) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d, nn.Module]]:
         """Go through the convolutions, each with its batch normalisation and its pooling."""
@@ -72,9 +89,13 @@ class TextureFCN(nn.Module):
 
     @staticmethod
     def average(maps: Tensor) -> Tensor:
-        """Return the mean (b, latent_dim) of every map (b, latent_dim, h, w): global average pooling."""
+        """Return the mean (b, c) of every map (b, c, h, w): global average pooling."""
         # Images differ by little in the mean of thousands of pixels, less than bfloat16 can tell.
         return maps.mean(dim=(2, 3), dtype=torch.float32 if maps.dtype == torch.bfloat16 else None)
+
+    def join(self, averages: list[Tensor]) -> Tensor:
+        """Return latents (b, n_latents) from the averages (b, c) of the blocks, of which only the last may count."""
+        return torch.cat(averages, dim=1) if self.pooling == "all" else averages[-1]
 
 
 def _convolution(inputs: int, outputs: int, generator: torch.Generator) -> list[nn.Module]:

@@ -1,6 +1,6 @@
 """Step 1 in training: batch-norm statistics under the present weights, and the latents that go with them."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ they are computed again for every layer."""
 
 
 def refresh_and_encode(network: TextureFCN, images: Images, device: torch.device) -> Tensor:
-    """Set the statistics of every batch normalisation to those of `images`; return the latents (n, latent_dim).
+    """Set the statistics of every batch normalisation to those of `images`; return the latents (n, n_latents).
 
     Running averages lag behind the weights: on a small set they need many epochs to catch up, and until then the
     latents are meaningless. Here every layer takes mean and variance over the whole set, or over a part of it at
@@ -40,7 +40,7 @@ def refresh_and_encode(network: TextureFCN, images: Images, device: torch.device
     shares = torch.tensor([[len(part) / len(chosen)] for part in parts], device=device)
     dtype = next(network.parameters()).dtype
 
-    def pixels() -> Iterator[Tensor]:
+    def pixels() -> Iterable[Tensor]:
         return (to_batch(take(images, part), device).to(dtype) for part in parts)
 
     network.eval()
@@ -48,11 +48,12 @@ def refresh_and_encode(network: TextureFCN, images: Images, device: torch.device
         if len(chosen) > n_kept:
             _refresh_again_and_again(network, pixels, shares)
             return encode(network, images, device)
-        maps: Iterable[Tensor] = pixels()
+        maps, averages = pixels(), []
         for convolution, norm, pool in network.blocks():
             maps = _refresh_block(convolution, norm, pool, maps, shares)
-        latents = torch.empty(len(images), network.latent_dim, dtype=dtype, device=device)
-        latents[np.concatenate(parts)] = torch.cat([network.average(batch) for batch in maps]).to(dtype)
+            averages.append(torch.cat([network.average(batch) for batch in maps]))
+        latents = torch.empty(len(images), network.n_latents, dtype=dtype, device=device)
+        latents[np.concatenate(parts)] = network.join(averages).to(dtype)
     others = np.setdiff1d(np.arange(len(images)), chosen)
     if len(others):
         latents[others] = encode(network, images, device, others)
@@ -80,7 +81,7 @@ def _refresh_block(
     return pooled
 
 
-def _refresh_again_and_again(network: TextureFCN, pixels: Callable[[], Iterator[Tensor]], shares: Tensor) -> None:
+def _refresh_again_and_again(network: TextureFCN, pixels: Callable[[], Iterable[Tensor]], shares: Tensor) -> None:
     """Set the statistics layer by layer, each time from the pixels: slower, but one batch in memory."""
     before: list[nn.Module] = []
     for layer in network.features:

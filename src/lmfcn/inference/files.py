@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lmfcn.algorithm.calibration import Calibration, probabilities
 from lmfcn.algorithm.decision import Decision
-from lmfcn.algorithm.network import TextureFCN
+from lmfcn.algorithm.network import POOLING, TextureFCN
 from lmfcn.data.form import ImageForm
 from lmfcn.data.framing import Frame
 from lmfcn.data.rows import check_row_shape
@@ -36,6 +36,7 @@ def save(model: TextureModel, path: str | Path) -> None:
             "in_channels": first.in_channels,
             "latent_dim": first.latent_dim,
             "widths": list(first.widths),
+            "pooling": first.pooling,
         },
         "gamma": model.gamma,
         "classes": _describe_classes(model.classes),
@@ -81,9 +82,9 @@ def _build(values: dict[str, Any], tensors: dict[str, Tensor]) -> TextureModel:
     }
     form = _read_form(values["form"])
     networks = _read_networks(values["networks"], tensors)
-    latent_dim = sum(network.latent_dim for network in networks)
+    n_latents = sum(network.n_latents for network in networks)
     n_scores = 1 if len(classes) == 2 else len(classes)
-    _check_decision(parts, latent_dim, n_scores)
+    _check_decision(parts, n_latents, n_scores)
     if networks[0].in_channels != form.channels:
         raise ValueError(f"its networks take {networks[0].in_channels} channels, its images have {form.channels}")
     decision = Decision.of_tensors(parts, _number("gamma", values["gamma"]), torch.device("cpu"))
@@ -116,6 +117,9 @@ def _read_calibration(values: dict[str, Any], true_probabilities: Tensor) -> Cal
 def _read_networks(shape: dict[str, Any], tensors: dict[str, Tensor]) -> list[TextureFCN]:
     in_channels, latent_dim = (_count(name, shape[name]) for name in ("in_channels", "latent_dim"))
     widths = [_count("widths", width) for width in shape["widths"]]
+    pooling = shape.get("pooling", "last")  # which older files do not tell
+    if pooling not in POOLING:
+        raise ValueError(f"it asks for an unknown pooling, {pooling!r:.20}")
     expected = _weight_shapes(in_channels, latent_dim, widths)
     networks = []
     for number in range(_count("count", shape["count"])):
@@ -124,7 +128,7 @@ def _read_networks(shape: dict[str, Any], tensors: dict[str, Tensor]) -> list[Te
         # Compared before anything is built, so that a lie about sizes cannot ask for memory.
         if {name: tuple(weight.shape) for name, weight in weights.items()} != expected:
             raise ValueError(f"the weights of network {number} do not have the shapes that it describes")
-        network = TextureFCN(in_channels, latent_dim, widths)
+        network = TextureFCN(in_channels, latent_dim, widths, pooling=pooling)
         network.load_state_dict(weights)
         if any(bool((buffer < 0).any()) for name, buffer in network.named_buffers() if name.endswith("running_var")):
             raise ValueError(f"network {number} has a negative variance")
@@ -146,12 +150,12 @@ def _weight_shapes(in_channels: int, latent_dim: int, widths: list[int]) -> dict
     return shapes
 
 
-def _check_decision(parts: dict[str, Tensor], latent_dim: int, n_scores: int) -> None:
+def _check_decision(parts: dict[str, Tensor], n_latents: int, n_scores: int) -> None:
     n_support = len(parts["support_latents"]) if "support_latents" in parts else 0
     expected = {
-        "mean": (latent_dim,),
-        "std": (latent_dim,),
-        "support_latents": (n_support, latent_dim),
+        "mean": (n_latents,),
+        "std": (n_latents,),
+        "support_latents": (n_support, n_latents),
         "coefficients": (n_support, n_scores),
         "intercepts": (n_scores,),
     }

@@ -24,7 +24,7 @@ class Networks(nn.Module):
         self.members = nn.ModuleList(networks)
 
     def forward(self, batch: Tensor) -> Tensor:
-        """Return latents (b, n_networks * latent_dim)."""
+        """Return latents (b, n_networks * n_latents)."""
         return torch.cat([network(batch) for network in self.members], dim=1)
 
 
