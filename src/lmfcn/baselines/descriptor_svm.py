@@ -7,6 +7,7 @@ from pathlib import Path
 import joblib
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from lmfcn.baselines.descriptors import DESCRIPTORS, LENGTHS, Descriptor, check_describable
@@ -94,6 +95,8 @@ class DescriptorSVC(FeatureSVC):
         with (
             item_progress(title, len(images), visible=self.verbose) as advance,
             joblib.Parallel(n_jobs=self.n_jobs) as workers,
+            # Vectors of 256 x 256 counts are too short to share: a second thread would only wait, at full load.
+            threadpool_limits(1, user_api="blas"),
         ):
             for positions, chunk in _chunks(images):
                 vectors[positions] = _describe_chunk(chunk, describe, cache, workers)
