@@ -1,5 +1,6 @@
 """Fisher vectors of convolutional features with a linear SVM (FV-CNN)."""
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.decomposition import PCA
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from lmfcn.algorithm.encode import encoding_batch, equal_size_batches, fold_batch_norm, take, to_batch
@@ -110,7 +112,10 @@ class FisherSVC(CNNSVC):
             raise ValueError(f"n_modes must be at most the {len(local)} places of the training images' feature maps.")
         self.pca_ = PCA(min(self.n_components, *local.shape), svd_solver="full").fit(local)
         options = {"covariance_type": "diag", "reg_covar": 1e-4, "random_state": int(random.integers(2**31))}
-        self.mixture_ = learn_gmm(self.pca_.transform(local), n_modes=self.n_modes, gm_args=options)
+        with warnings.catch_warnings():
+            # A mixture that still moves a little after its hundred rounds describes the features as well.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            self.mixture_ = learn_gmm(self.pca_.transform(local), n_modes=self.n_modes, gm_args=options)
 
     def _describe(self, images: LoadedImages) -> Tensor:
         fisher_vector = needs("skimage.feature", "textures").fisher_vector
