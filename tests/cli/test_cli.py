@@ -6,7 +6,7 @@ import pytest
 
 from lmfcn import __version__
 from lmfcn.algorithm.history import History
-from lmfcn.baselines.cnn import NetworkRecord
+from lmfcn.baselines.network_training import NetworkRecord
 
 
 def lmfcn(*arguments: str) -> subprocess.CompletedProcess[str]:
