@@ -48,9 +48,12 @@ def cached_features(tmp_path_factory):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def small_images_for_the_pretrained():
+def less_to_compute():
+    """Small images for the pretrained, and two candidates instead of 24 for the SVM."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(BACKBONES, "resnet18", Backbone("resnet18", "ResNet18_Weights", 32, {}))
+        patch.setattr("lmfcn.baselines.feature_svm.C_FACTORS", (1.0,))
+        patch.setattr("lmfcn.baselines.feature_svm.GAMMA_FACTORS", (1.0, 0.3))
         yield
 
 
