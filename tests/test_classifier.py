@@ -42,15 +42,14 @@ def test_decision_is_the_rbf_sum_over_the_support_vectors(textures, fitted):
 def test_fitted_attributes(textures, fitted):
     assert fitted.n_iter_ == 2
     assert len(fitted.history_) == 3
-    scores = fitted.history_.column("validation_balanced_accuracy")
-    assert fitted.best_epoch_ == scores.index(max(scores))
-    assert fitted.transform(textures[0]).shape == (len(textures[0]), 4)
+    assert fitted.history_.column("epoch")[fitted.best_epoch_] == fitted.best_epoch_
+    assert fitted.transform(textures[0]).shape == (len(textures[0]), 6 + 8 + 4 + 4)
     assert fitted.n_features_in_ == 1
     assert 0 <= fitted.calibration_error_ <= 1
 
 
 def test_without_refitting_the_svm_is_that_of_the_kept_epoch(textures):
-    fitted = quick(refit=False).fit(*textures)
+    fitted = quick(refit=False, keep_untrained=False).fit(*textures)
     kept = fitted.history_[fitted.best_epoch_]
     assert len(fitted.support_) == kept.n_support
     assert fitted.model_.gamma == kept.gamma
@@ -136,7 +135,7 @@ def test_refitting_forgets_the_first_fit(textures, fitted):
 
 def test_validation_images_choose_the_epoch_and_x_stays_whole(textures):
     images, labels = textures
-    fitted = quick(refit=False).fit(images[:20], labels[:20], validation=(images[20:], labels[20:]))
+    fitted = quick(refit=False, keep_untrained=False).fit(images[:20], labels[:20], validation=(images[20:], labels[20:]))
     right = fitted.predict(images[20:]) == labels[20:]
     recalls = [right[labels[20:] == label].mean() for label in (0, 1)]
     assert np.mean(recalls) == pytest.approx(fitted.history_[fitted.best_epoch_].validation_balanced_accuracy)
@@ -177,14 +176,14 @@ def test_pickling_keeps_the_decisions(textures, fitted):
 def test_parameters_left_alone_take_the_default_recipe(textures):
     fitted = LMFCNClassifier(epochs=1, random_state=0, device="cpu").fit(*textures)
     assert fitted.settings_ == Settings(epochs=1)
-    assert fitted.transform(textures[0]).shape[1] == 64
+    assert fitted.transform(textures[0]).shape[1] == 64 + 128 + 64 + 64
     assert Settings().epochs == 15
-    assert (Settings().C, Settings().batch_size, Settings().passes, Settings().learning_rate) == (10.0, 32, 8, 3e-4)
+    assert (Settings().C, Settings().batch_size, Settings().passes, Settings().learning_rate) == (10.0, 32, 8, 1e-3)
 
 
 def test_paper_preset_fills_in_what_was_left_alone_and_nothing_else(textures):
     fitted = LMFCNClassifier(preset="paper", epochs=1, random_state=0, device="cpu").fit(*textures)
-    for name in set(PRESETS["paper"]) - {"latent_dim", "strategy"}:
+    for name in set(PRESETS["paper"]) - {"latent_dim", "strategy", "first_filters", "keep_untrained"}:
         assert getattr(fitted.settings_, name) == PRESETS["paper"][name]
     assert fitted.transform(textures[0]).shape[1] == PRESETS["paper"]["latent_dim"]
     # Values of the default recipe, given on purpose, are kept too.
@@ -241,7 +240,7 @@ def test_not_fitted(textures):
         ({"epochs": 0}, "epochs must be at least 1, got 0"),
         ({"epochs": True}, "epochs must be a whole number, got True"),
         ({"sv_close": -1}, "sv_close must be at least 0, got -1"),
-        ({"sv_close": 0, "wr_close": 0}, "at least one must be positive"),
+        ({"sv_close": 0, "wr_close": 0, "head_weight": 0}, "at least one term"),
         ({"C": 0}, "C must be greater than 0 and finite, got 0"),
         ({"C": "large"}, "C must be a number greater than 0, got 'large'"),
         ({"C": float("inf")}, "C must be greater than 0 and finite, got inf"),
@@ -323,15 +322,46 @@ def test_the_default_recipe_learns_striped_gaussians():
     assert min(history.column("n_support")) <= history[0].n_support / 2
 
 
-@pytest.mark.parametrize("strategy", ["joint", "one-vs-all"])
-def test_all_layers_can_be_pooled(textures, tmp_path, strategy):
+@pytest.mark.parametrize("refit", [True, False])
+@pytest.mark.parametrize(("strategy", "n_networks"), [("joint", 1), ("one-vs-all", 3)])
+def test_the_untrained_network_stays_beside_the_trained_ones(textures, tmp_path, strategy, n_networks, refit):
     images, names = textures[0], np.array(["a", "b", "c"])[np.arange(32) % 3]
-    fitted = LMFCNClassifier(
-        pooling="all", latent_dim=4, widths=(6, 8), epochs=1, strategy=strategy, random_state=0, device="cpu"
-    ).fit(images, names)
-    assert fitted.transform(images).shape == (32, 18 * (1 if strategy == "joint" else 3))
+    small = {"latent_dim": 4, "widths": (6, 8), "epochs": 2, "strategy": strategy, "random_state": 0, "device": "cpu"}
+    fitted = LMFCNClassifier(refit=refit, **small).fit(images, names)
+    latents = fitted.transform(images)
+    assert latents.shape == (32, 6 + 8 + 4 + 4 * n_networks)
+    untrained, *trained = fitted.model_.members
+    assert (untrained.pooling, [network.pooling for network in trained]) == ("all", ["last"] * n_networks)
+    first = untrained.features[0].weight
+    assert torch.equal(first, first.half().float())
+    assert not torch.equal(first, trained[0].features[0].weight)
     fitted.save(tmp_path / "model.lmfcn")
     again = lmfcn.load(tmp_path / "model.lmfcn")
     assert np.array_equal(again.predict_proba(images), fitted.predict_proba(images))
-    with pytest.raises(ValueError, match="pooling must be one of 'last', 'all', got 'first'"):
-        LMFCNClassifier(pooling="first").fit(images, names)
+    without = LMFCNClassifier(refit=refit, keep_untrained=False, **small).fit(images, names)
+    assert without.transform(images).shape == (32, 4 * n_networks)
+
+
+def test_the_untrained_network_is_the_one_that_training_began_with(textures):
+    spaces = []
+    fitted = LMFCNClassifier(
+        latent_dim=4, widths=(6, 8), epochs=1, on_epoch=lambda _, space: spaces.append(space), random_state=0
+    ).fit(*textures, validation=textures)
+    seen = fitted.transform(textures[0])[:, 14:18]  # standardised over training and validation images: the same here
+    np.testing.assert_allclose(seen, spaces[0].latents.numpy(), atol=0.02)  # filters are rounded to three digits
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"first_filters": "learnt"}, "first_filters must be one of 'decorrelated', 'random', got 'learnt'"),
+        ({"keep_untrained": "yes"}, "keep_untrained must be one of True, False, got 'yes'"),
+        ({"views": "all"}, "views must be one of 'none', 'flips', 'turns', got 'all'"),
+        ({"keep": "last"}, "keep must be one of 'best', 'latest', got 'last'"),
+        ({"head_weight": -1.0}, "head_weight must be at least 0 and finite, got -1.0"),
+        ({"head_weight": 0, "anchor_weight": 0}, "at least one term of the loss must be positive"),
+    ],
+)
+def test_wrong_choices_of_the_recipe_are_refused(textures, wrong, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        LMFCNClassifier(**wrong).fit(*textures)

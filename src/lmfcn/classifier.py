@@ -37,9 +37,12 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         Length of the latent vector, *phi*; 64 unless a preset says otherwise.
     widths : sequence of int, default=(64, 128)
         Filters of the hidden convolutions.
-    pooling : {"last", "all"}, default="last"
-        Whether latents are the means of the last layer's maps, as in the paper, or those of all layers: longer by
-        the sum of `widths`, with which an SVM does better before any training.
+    first_filters : {"decorrelated", "random"}, optional
+        Where the filters of the first layer start: at random, as in the paper, or (default) half of them at random in
+        the space in which neighbouring pixels of the training images are uncorrelated. No labels are used.
+    keep_untrained : bool, optional
+        Whether the SVM at the end sees, before the trained latents, what the untrained network says about an image
+        (the means of the maps of all its layers); it does by default. The model then holds that network too.
     epochs : int, optional
         Rounds of encoding, SVM, anchors and back-propagation: 15 by default, 10 for each network of
         "one-vs-all".
@@ -63,6 +66,14 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         paper's pull towards own anchors alone.
     sharpness : float, default=10
         Steepness of the contrast loss.
+    anchor_weight : float, optional
+        Factor on the terms that move images to or from their anchors, 0.1 by default.
+    head_weight : float, optional
+        Factor on the cross-entropy of a linear layer on the latents of the support vectors, beside those terms: 1 by
+        default, 0 in the paper. The layer is only there to train the network and is thrown away.
+    views : {"flips", "turns", "none"}, optional
+        How the images that move are shown: mirrored in both directions at random (default), also turned by quarters, or
+        as they are. Take "none" if mirror images belong to different classes.
     distance : {"squared", "euclidean"}, default="squared"
         Distance in the pulling terms.
     units : {"kernel", "latent"}, optional
@@ -77,10 +88,13 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         Images per optimiser step, 32 by default; "all" takes one step on the whole set.
     passes : int, optional
         How often an epoch goes through the images that move, 8 times by default.
+    keep : {"latest", "best"}, optional
+        Which epoch counts: the latest whose validation balanced accuracy is not below the best by more than one
+        standard error (default), or the first of the best, as in the paper. The last one without validation images.
     optimizer : {"adamw", "adadelta"}, optional
         AdamW by default.
     learning_rate : float, optional
-        Rate in the first epoch, 0.0003 by default.
+        Rate in the first epoch, 0.001 by default.
     final_rate : float, default=0.1
         Share of the learning rate that is left at the end.
     weight_decay : float, optional
@@ -130,7 +144,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         What was measured in each epoch; epoch 0 is the untrained network. With "one-vs-all" a list, in the
         order of `classes_`.
     best_epoch_ : int, or list of int
-        The kept epoch: best validation balanced accuracy, the earlier one on a tie.
+        The kept epoch, by the rule of `keep`.
     n_iter_ : int
         Rounds of back-propagation that were run, the most of any network.
     support_ : array of int
@@ -153,7 +167,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     >>> X, y = make_gaussians(n_per_class=20, size=16, random_state=0)
     >>> classifier = LMFCNClassifier(epochs=2, latent_dim=8, random_state=0).fit(X, y)
     >>> classifier.predict(X).shape, classifier.transform(X).shape
-    ((40,), (40, 8))
+    ((40,), (40, 208))
     >>> len(classifier.history_)
     3
     """
@@ -163,7 +177,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         *,
         latent_dim: int | None = None,
         widths: tuple[int, ...] = (64, 128),
-        pooling: str = "last",
+        first_filters: str | None = None,
+        keep_untrained: bool | None = None,
         epochs: int | None = None,
         strategy: str | None = None,
         sv_close: int = 5,
@@ -175,12 +190,16 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         standardize: bool | None = None,
         support_loss: str | None = None,
         sharpness: float = 10.0,
+        anchor_weight: float | None = None,
+        head_weight: float | None = None,
+        views: str | None = None,
         distance: str = "squared",
         units: str | None = None,
         correction_class: str = "own",
         stand_ins: bool | None = None,
         batch_size: int | Literal["all"] | None = None,
         passes: int | None = None,
+        keep: str | None = None,
         optimizer: str | None = None,
         learning_rate: float | None = None,
         final_rate: float = 0.1,
@@ -200,7 +219,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     ) -> None:
         self.latent_dim = latent_dim
         self.widths = widths
-        self.pooling = pooling
+        self.first_filters = first_filters
+        self.keep_untrained = keep_untrained
         self.epochs = epochs
         self.strategy = strategy
         self.sv_close = sv_close
@@ -212,12 +232,16 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         self.standardize = standardize
         self.support_loss = support_loss
         self.sharpness = sharpness
+        self.anchor_weight = anchor_weight
+        self.head_weight = head_weight
+        self.views = views
         self.distance = distance
         self.units = units
         self.correction_class = correction_class
         self.stand_ins = stand_ins
         self.batch_size = batch_size
         self.passes = passes
+        self.keep = keep
         self.optimizer = optimizer
         self.learning_rate = learning_rate
         self.final_rate = final_rate
@@ -300,7 +324,10 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         return self._model.predict_or_reject(self._rows(X), confidence, rejected)
 
     def transform(self, X: Any) -> np.ndarray:
-        """Return the latents (n, phi) of every image, in the space in which the kernel measures."""
+        """Return the latents (n, n_latents) of every image, in the space in which the kernel measures.
+
+        First those of the untrained network, if it is kept, then those of the trained ones.
+        """
         return self._model.transform(self._rows(X))
 
     def save(self, path: str | Path) -> None:

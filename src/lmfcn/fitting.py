@@ -11,12 +11,14 @@ from torch import Tensor
 
 from lmfcn.algorithm.calibration import Calibration, calibrate, equal_prior_shift
 from lmfcn.algorithm.decision import Decision
-from lmfcn.algorithm.encode import encode
+from lmfcn.algorithm.encode import Images, encode
 from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, fit_final_svm
+from lmfcn.algorithm.first_filters import decorrelate_first_filters
 from lmfcn.algorithm.history import EpochRecord
 from lmfcn.algorithm.latent_space import LatentSpace
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.one_vs_all import one_against_all, train_side_by_side
+from lmfcn.algorithm.refresh import refresh_and_encode
 from lmfcn.algorithm.score import class_numbers
 from lmfcn.algorithm.settings import Settings
 from lmfcn.algorithm.training import Observer, Problem, Trained, Training
@@ -38,8 +40,12 @@ class Plan:
 
     Attributes
     ----------
-    latent_dim, widths, pooling
+    latent_dim, widths
         The shape of each network.
+    first_filters : "decorrelated" or "random"
+        Where the filters of the first layer start.
+    keep_untrained : bool
+        Whether the last SVM also sees what the untrained network says: the means of the maps of all its layers.
     settings : Settings
     one_vs_all : bool
         One network per class instead of one for all.
@@ -55,7 +61,8 @@ class Plan:
 
     latent_dim: int
     widths: tuple[int, ...]
-    pooling: str
+    first_filters: str
+    keep_untrained: bool
     settings: Settings
     one_vs_all: bool
     class_weights: np.ndarray | None
@@ -84,7 +91,7 @@ def fit_model(data: TrainingData, plan: Plan) -> Fitted:
     try:
         with reused_buffers():
             trained = _train(data, plan)
-            members = [result.kept.network for result in trained]
+            members = _members(data, plan, trained)
             final, rows = _final_svm(data, plan, Networks(members), trained)
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(_how_to_go_on(plan))
@@ -113,8 +120,8 @@ def calibrated(final: FinalSVM, labels: Tensor, prior_shift: float, *, held_out:
 
 def _train(data: TrainingData, plan: Plan) -> list[Trained]:
     problem = _problem(data, plan)
-    n_networks = len(data.classes) if plan.one_vs_all else 1
-    seeds = np.random.default_rng([plan.seed, 1]).integers(2**62, size=n_networks).tolist()
+    seeds = _network_seeds(data, plan)
+    n_networks = len(seeds)
     in_workers = n_networks > 1 and joblib.effective_n_jobs(plan.n_jobs) > 1
     with epoch_progress("LMFCN", n_networks * (plan.settings.epochs + 1), visible=plan.verbose) as advance:
         observe = None if in_workers else _observer(plan.observe, advance)
@@ -151,15 +158,45 @@ def _make_training(
     """
     checkpoint = None if plan.checkpoints is None else plan.checkpoints.of(number)
     generator = torch.Generator().manual_seed(seed)
-    network = TextureFCN(channels, plan.latent_dim, plan.widths, pooling=plan.pooling, generator=generator)
+    network = _new_network(channels, plan, problem.images, generator)
     save = None if checkpoint is None else checkpoint.save
-    training = Training(network.to(plan.device), problem, plan.settings, generator, observe, save)
+    training = Training(network, problem, plan.settings, generator, observe, save)
     if checkpoint is not None:
         checkpoint.restore(training)
     if catch_up is not None:
         for record in training.history:
             catch_up(record)
     return training
+
+
+def _network_seeds(data: TrainingData, plan: Plan) -> list[int]:
+    n_networks = len(data.classes) if plan.one_vs_all else 1
+    return np.random.default_rng([plan.seed, 1]).integers(2**62, size=n_networks).tolist()
+
+
+def _new_network(channels: int, plan: Plan, images: Images, generator: torch.Generator) -> TextureFCN:
+    network = TextureFCN(channels, plan.latent_dim, plan.widths, generator=generator)
+    if plan.first_filters == "decorrelated":
+        decorrelate_first_filters(network, images)
+    return network.to(plan.device)
+
+
+def _members(data: TrainingData, plan: Plan, trained: list[Trained]) -> list[TextureFCN]:
+    """Return the networks of the model, the untrained one first if it is kept.
+
+    Few images cannot teach everything that tells textures apart; what training lets go of is still there, and the SVM
+    decides what it needs. Before a new SVM is fitted, filters are rounded: a file of half the size then loses nothing.
+    """
+    members = [result.kept.network for result in trained]
+    if plan.keep_untrained:
+        generator = torch.Generator().manual_seed(_network_seeds(data, plan)[0])
+        untrained = _new_network(data.form.channels, plan, data.train.images, generator)
+        untrained.pooling = "all"
+        members.insert(0, untrained)
+    for network in members if plan.settings.refit or plan.keep_untrained else ():
+        network.round_filters()
+        refresh_and_encode(network, data.train.images, plan.device)
+    return members
 
 
 def _run_interruptible(training: Training, plan: Plan) -> Trained:
@@ -214,7 +251,7 @@ def _final_svm(data: TrainingData, plan: Plan, networks: Networks, trained: list
         return _fit(rows, np.concatenate([np.full(len(train), ALWAYS), folds]), plan), rows
     kept, settings = trained[0].kept, plan.settings
     decision, support = kept.decision, kept.support
-    if plan.one_vs_all:
+    if plan.one_vs_all or plan.keep_untrained:
         plain = _fit(train, np.full(len(train), ALWAYS), plan)
         decision, support = plain.decision, plain.support
     held_out = torch.arange(len(train), len(rows), device=plan.device)

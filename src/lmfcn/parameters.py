@@ -17,6 +17,8 @@ _CHOICES = {
     "optimizer": ("adamw", "adadelta"),
     "standardize": (True, False),
     "stand_ins": (True, False),
+    "views": ("none", "flips", "turns"),
+    "keep": ("best", "latest"),
     "refit": (True, False),
     "precision": PRECISIONS,
 }
@@ -26,8 +28,14 @@ def check_settings(settings: Settings) -> None:
     """Refuse settings that no training can run with."""
     for name, smallest in {"epochs": 1, "passes": 1, "sv_close": 0, "wr_close": 0, "sh_close": 0}.items():
         check_integer(name, getattr(settings, name), smallest)
-    if settings.sv_close + settings.wr_close + settings.sh_close == 0:
-        raise ValueError("sv_close, wr_close and sh_close are all 0; at least one must be positive to learn anything.")
+    check_positive("anchor_weight", settings.anchor_weight, zero_allowed=True)
+    check_positive("head_weight", settings.head_weight, zero_allowed=True)
+    terms = settings.anchor_weight * (settings.sv_close + settings.wr_close + settings.sh_close)
+    if terms + settings.head_weight == 0:
+        raise ValueError(
+            "sv_close, wr_close and sh_close are all 0, or anchor_weight is, and so is head_weight; at least one term"
+            " of the loss must be positive to learn anything."
+        )
     for name in ("C", "gamma_factor", "sharpness", "learning_rate", "final_rate"):
         check_positive(name, getattr(settings, name))
     check_positive("weight_decay", settings.weight_decay, zero_allowed=True)

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
-from lmfcn.algorithm.network import POOLING
 from lmfcn.algorithm.settings import PRESETS, Settings
 from lmfcn.data.training_data import TrainingData
 from lmfcn.fitting import Plan
@@ -26,7 +25,9 @@ from lmfcn.versions import versions
 Parameters = Mapping[str, Any]
 
 STRATEGIES = ("joint", "one-vs-all")
+FIRST_FILTERS = ("decorrelated", "random")
 EPOCHS_PER_CLASS = 10
+_NETWORKS = {"latent_dim": 64, "strategy": "joint", "first_filters": "decorrelated", "keep_untrained": True}
 _FROM_CLASS_WEIGHT = ("balanced", "prior_shift")
 _NO_PART_OF_THE_RESULT = ("verbose", "n_jobs", "on_epoch", "checkpoint_dir", "random_state")
 
@@ -37,7 +38,8 @@ def settings_of(parameters: Parameters) -> Settings:
     check_choice("strategy", _value(parameters, "strategy"), STRATEGIES)
     check_integer("latent_dim", _value(parameters, "latent_dim"), smallest=1)
     check_widths(parameters["widths"])
-    check_choice("pooling", parameters["pooling"], POOLING)
+    check_choice("first_filters", _value(parameters, "first_filters"), FIRST_FILTERS)
+    check_choice("keep_untrained", _value(parameters, "keep_untrained"), (True, False))
     check_fraction("validation_fraction", parameters["validation_fraction"])
     check_class_weight(parameters["class_weight"])
     check_jobs(parameters["n_jobs"])
@@ -63,7 +65,8 @@ def plan_of(parameters: Parameters, settings: Settings, classes: np.ndarray, see
     return Plan(
         latent_dim=_value(parameters, "latent_dim"),
         widths=tuple(parameters["widths"]),
-        pooling=parameters["pooling"],
+        first_filters=_value(parameters, "first_filters"),
+        keep_untrained=_value(parameters, "keep_untrained"),
         settings=settings,
         one_vs_all=one_vs_all,
         class_weights=_by_number(parameters["class_weight"], classes),
@@ -95,7 +98,7 @@ def record_of(parameters: Parameters, data: TrainingData, plan: Plan) -> dict[st
 def _recipe(parameters: Parameters) -> dict[str, Any]:
     """Return the values of everything that a user may leave open."""
     preset = PRESETS.get(parameters["preset"] or "", {})
-    return {"latent_dim": 64, "strategy": "joint", **vars(Settings()), **preset}
+    return {**_NETWORKS, **vars(Settings()), **preset}
 
 
 def _value(parameters: Parameters, name: str) -> Any:

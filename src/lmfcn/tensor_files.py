@@ -17,7 +17,7 @@ LARGEST_HEADER = 2**26
 """Bytes; a real header holds names, shapes and a history, which are thousands of times less."""
 
 _ENTRY = "lmfcn"
-_DTYPES = (torch.float32, torch.float64, torch.int64, torch.uint8)
+_DTYPES = (torch.float16, torch.float32, torch.float64, torch.int64, torch.uint8)
 
 
 class FileError(ValueError):

@@ -1,6 +1,7 @@
 """Steps 2 to 5 on given latents, against the loops of the oracles."""
 
 import copy
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 import oracles
-from lmfcn.algorithm.backpropagation import Descent, losses
+from lmfcn.algorithm.backpropagation import Descent, Head, losses, random_views
 from lmfcn.algorithm.encode import encode, to_batch
 from lmfcn.algorithm.history import Stopwatch
 from lmfcn.algorithm.latent_space import survey
@@ -25,7 +26,11 @@ PAPER = Settings(
     units="latent",
     stand_ins=False,
     batch_size="all",
+    anchor_weight=1.0,
+    head_weight=0.0,
+    views="none",
 )
+TWO_CLASSES = torch.tensor([0, 1])
 VARIANTS = {
     "paper": PAPER,
     "euclidean": replace(PAPER, distance="euclidean"),
@@ -138,7 +143,7 @@ def test_every_moving_image_goes_through_once_per_pass(small_problem, generator)
     settings = Settings(passes=2, batch_size=5)
     network = TextureFCN(1, 4, (4, 4), generator=generator)
     space = make_space(network, images, labels, settings)
-    descent = Descent(network, settings, generator)
+    descent = Descent(network, labels, settings, generator)
     moved = space.anchors.moved
     seen = np.concatenate(list(descent._batches(images, moved.numpy())))
     assert sorted(seen.tolist()) == sorted(moved.tolist() * 2)
@@ -149,7 +154,7 @@ def test_the_whole_set_can_be_one_batch(small_problem, generator):
     images, labels = small_problem
     network = TextureFCN(1, 4, (4, 4), generator=generator)
     moved = make_space(network, images, labels, PAPER).anchors.moved
-    batches = list(Descent(network, replace(PAPER, passes=1), generator)._batches(images, moved.numpy()))
+    batches = list(Descent(network, labels, replace(PAPER, passes=1), generator)._batches(images, moved.numpy()))
     assert [sorted(batch.tolist()) for batch in batches] == [moved.tolist()]
 
 
@@ -175,17 +180,20 @@ def test_only_support_vectors_move_when_the_third_term_is_off(small_problem, gen
 
 def test_a_step_descends_the_total_loss_of_scaled_latents(small_problem, monkeypatch):
     images, labels = small_problem[0], torch.arange(24) // 12  # not what the images show: some stay misclassified
-    settings = Settings(batch_size="all", passes=1, wr_close=1, C=0.5, weight_decay=0.0)
+    settings = Settings(batch_size="all", passes=1, wr_close=1, C=0.5, anchor_weight=0.5, head_weight=2.0, views="none")
     network = TextureFCN(1, 4, (4, 4), generator=torch.Generator().manual_seed(1))
     space = make_space(network, images, labels, settings)
     moved = space.anchors.moved
     assert len(space.margin.misclassified) > 0
     twin = copy.deepcopy(network).train()
-    latents = space.decision.scale.apply(twin(to_batch(images[moved.numpy()], torch.device("cpu"))))
-    terms = losses(latents, moved, space, settings)
-    (terms.support + terms.correction).backward()
+    descent = Descent(network, labels, settings, torch.Generator().manual_seed(0))
+    torch.nn.init.uniform_(descent.head.linear.weight, generator=torch.Generator().manual_seed(2))
+    latents = twin(to_batch(images[moved.numpy()], torch.device("cpu")))
+    terms = losses(space.decision.scale.apply(latents), moved, space, settings)
+    guesses = latents @ descent.head.linear.weight.T  # the bias is 0, the classes are equally frequent
+    head = torch.nn.functional.cross_entropy(guesses, labels[moved])
+    (0.5 * (terms.support + terms.correction) + 2.0 * head).backward()
     steps = []
-    descent = Descent(network, settings, torch.Generator().manual_seed(0))
     monkeypatch.setattr(descent.optimizer, "step", lambda: steps.append([w.grad.clone() for w in network.parameters()]))
     descent.back_propagate(images, space, epoch=0)
     assert len(steps) == 1
@@ -194,14 +202,16 @@ def test_a_step_descends_the_total_loss_of_scaled_latents(small_problem, monkeyp
 
 
 def test_adamw_gets_its_rate_and_decay(generator):
-    optimizer = Descent(TextureFCN(1, 2, (2, 2)), Settings(learning_rate=0.5, weight_decay=0.25), generator).optimizer
+    optimizer = Descent(
+        TextureFCN(1, 2, (2, 2)), TWO_CLASSES, Settings(learning_rate=0.5, weight_decay=0.25), generator
+    ).optimizer
     assert isinstance(optimizer, torch.optim.AdamW)
     assert (optimizer.defaults["lr"], optimizer.defaults["weight_decay"]) == (0.5, 0.25)
 
 
 def test_learning_rate_falls_along_half_a_cosine(generator):
     settings = Settings(epochs=4, learning_rate=1.0, final_rate=0.2)
-    descent = Descent(TextureFCN(1, 2, (2, 2)), settings, generator)
+    descent = Descent(TextureFCN(1, 2, (2, 2)), TWO_CLASSES, settings, generator)
     rates = [descent.start_epoch(epoch) for epoch in range(5)]
     assert rates == pytest.approx([1.0, 0.8828427, 0.6, 0.3171573, 0.2])
     assert descent.optimizer.param_groups[0]["lr"] == pytest.approx(0.2)
@@ -209,7 +219,7 @@ def test_learning_rate_falls_along_half_a_cosine(generator):
 
 def test_the_paper_preset_uses_the_authors_optimiser(generator):
     settings = Settings(optimizer="adadelta", learning_rate=0.1, weight_decay=0.1)
-    optimizer = Descent(TextureFCN(1, 2, (2, 2)), settings, generator).optimizer
+    optimizer = Descent(TextureFCN(1, 2, (2, 2)), TWO_CLASSES, settings, generator).optimizer
     assert isinstance(optimizer, torch.optim.Adadelta)
     assert {name: optimizer.defaults[name] for name in ("lr", "rho", "eps", "weight_decay")} == {
         "lr": 0.1,
@@ -217,3 +227,56 @@ def test_the_paper_preset_uses_the_authors_optimiser(generator):
         "eps": 1e-6,
         "weight_decay": 0.1,
     }
+
+
+def test_the_head_costs_what_a_hand_computes():
+    head = Head(2, torch.tensor([0, 0, 0, 1]))  # factors 2/3 and 2
+    latents, labels = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([0, 1])
+    assert head(latents, labels).item() == pytest.approx(math.log(2))  # a new head knows nothing
+    with torch.no_grad():
+        head.linear.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 0.0]]))
+    costs = math.log(1 + math.exp(-1)), math.log(2)
+    assert head(latents, labels).item() == pytest.approx((costs[0] * 2 / 3 + costs[1] * 2) / (2 / 3 + 2))
+
+
+def test_the_head_leaves_the_global_generator_alone():
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    Head(4, TWO_CLASSES)
+    torch.testing.assert_close(torch.rand(3), expected)
+
+
+def test_with_a_head_all_support_vectors_move_even_without_anchors(small_problem, generator):
+    images, labels = small_problem
+    settings = Settings(sv_close=0, wr_close=0, passes=1)
+    network = TextureFCN(1, 4, (4, 4), generator=generator)
+    space = make_space(network, images, labels, settings)
+    assert len(space.anchors.moved) == 0
+    descent = Descent(network, labels, settings, generator)
+    assert descent.moved(space).tolist() == space.margin.support.tolist()
+    assert descent.back_propagate(images, space, epoch=0) == len(space.margin.support)
+    assert float(descent.head.linear.weight.detach().abs().max()) > 0
+
+
+def all_views(image: torch.Tensor, views: str) -> list[torch.Tensor]:
+    """The ways to lay an image (c, h, w) down, written out."""
+    flips = [image, image.flip(1), image.flip(2), image.flip(1).flip(2)]
+    return flips + [flip.transpose(1, 2) for flip in flips] if views == "turns" else flips
+
+
+@pytest.mark.parametrize(("views", "n_ways"), [("flips", 4), ("turns", 8)])
+def test_views_are_all_the_ways_to_lay_an_image_down(views, n_ways, generator):
+    image = torch.arange(18.0).reshape(2, 3, 3)
+    shown = random_views(image.repeat(200, 1, 1, 1), views, generator)
+    ways = all_views(image, views)
+    found = {next(i for i, way in enumerate(ways) if torch.equal(way, one)) for one in shown}
+    assert found == set(range(n_ways))
+
+
+def test_views_leave_what_they_must(generator):
+    image = torch.rand(8, 1, 3, 5)
+    before = image.clone()
+    assert random_views(image, "none", generator) is image
+    assert random_views(image, "turns", generator).shape == image.shape  # not square: mirrored only
+    torch.testing.assert_close(image, before)

@@ -15,6 +15,7 @@ RECORD = EpochRecord(
     support_loss=1.5,
     correction_loss=0.25,
     separation_loss=0.0,
+    head_loss=0.6,
     n_backpropagated=21,
     n_without_anchor=1,
     gamma=0.125,

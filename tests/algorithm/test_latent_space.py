@@ -111,20 +111,26 @@ def test_the_paper_preset_is_the_paper_with_its_authors_constants():
     assert PRESETS["paper"] == {
         "latent_dim": 16,
         "strategy": "one-vs-all",
+        "first_filters": "random",
+        "keep_untrained": False,
         "C": 1.0,
         "standardize": False,
         "support_loss": "pull",
         "units": "latent",
+        "anchor_weight": 1.0,
+        "head_weight": 0.0,
+        "views": "none",
         "stand_ins": False,
         "batch_size": "all",
         "passes": 1,
+        "keep": "best",
         "optimizer": "adadelta",
         "learning_rate": 0.1,
         "weight_decay": 0.1,
         "prior_shift": 0.0,
         "refit": False,
     }
-    shape = ("latent_dim", "strategy")
+    shape = ("latent_dim", "strategy", "first_filters", "keep_untrained")
     paper = Settings(**{name: value for name, value in PRESETS["paper"].items() if name not in shape})
     assert (paper.sv_close, paper.wr_close, paper.sh_close, paper.epochs) == (5, 1, 0, 15)
     assert (paper.distance, paper.correction_class, paper.gamma, paper.gamma_factor) == ("squared", "own", "scale", 1.0)

@@ -51,7 +51,7 @@ def test_results_come_in_order_from_any_backend(problem, backend):
 
 
 def test_messages_and_errors_name_the_network(problem):
-    stuck = {"Class 'a'": partial(make, *problem, C=1e-6, wr_close=0, stand_ins=False)}
+    stuck = {"Class 'a'": partial(make, *problem, C=1e-6, wr_close=0, stand_ins=False, head_weight=0.0)}
     (trained,) = train_side_by_side(stuck, 1, lambda _: None)
     assert trained.message.startswith("Class 'a': Training ended in epoch 0")
     same = {"Class 'b'": partial(make, np.zeros((8, 8, 8, 1), np.uint8), torch.arange(8) % 2)}

@@ -115,7 +115,21 @@ def test_kept_weights_are_a_copy(textures):
 def test_best_validation_epoch_is_kept_the_earlier_on_a_tie(textures, monkeypatch, scores, kept):
     given = iter(scores)
     monkeypatch.setattr(Training, "_validation_score", lambda *_: next(given))
-    training = training_of(problem_of(textures))
+    training = training_of(problem_of(textures), replace(QUICK, keep="best"))
+    training.run()
+    assert training.kept.epoch == kept
+
+
+@pytest.mark.parametrize(
+    ("scores", "kept"),
+    # One standard error of 0.8 among 16 images is 0.1, and none of 1.0 at all.
+    [([0.6, 0.8, 0.8, 0.71], 3), ([0.6, 0.8, 0.71, 0.69], 2), ([0.9, 0.99, 1.0, 0.99], 2), ([1.0, 1.0, 1.0, 1.0], 3)],
+)
+def test_the_latest_epoch_that_is_about_as_good_as_the_best_is_kept(textures, monkeypatch, scores, kept):
+    given = iter(scores)
+    monkeypatch.setattr(Training, "_validation_score", lambda *_: next(given))
+    problem = replace(problem_of(textures), validation_labels=torch.arange(16) % 2)
+    training = training_of(problem, replace(QUICK, keep="latest"))
     training.run()
     assert training.kept.epoch == kept
 
@@ -213,7 +227,7 @@ def test_a_loss_that_is_not_finite_names_the_epoch(textures, monkeypatch):
 
 def test_no_anchor_for_anyone_ends_training_with_a_warning(textures):
     # So small a C makes every image a bounded support vector.
-    settings = replace(QUICK, C=1e-6, wr_close=0, stand_ins=False)
+    settings = replace(QUICK, C=1e-6, wr_close=0, stand_ins=False, head_weight=0.0)
     training = training_of(problem_of(textures), settings)
     message = training.run().message
     assert re.search(r"ended in epoch 0: none of the 20 images .* allowed anchor .*larger C", message)
@@ -223,7 +237,7 @@ def test_no_anchor_for_anyone_ends_training_with_a_warning(textures):
 
 
 def test_nothing_left_to_correct_ends_training_with_a_warning(textures):
-    settings = replace(QUICK, C=1e6, sv_close=0)
+    settings = replace(QUICK, C=1e6, sv_close=0, head_weight=0.0)
     training = training_of(problem_of(textures), settings)
     assert "there is nothing left to learn" in training.run().message
     assert training.history[-1].n_misclassified == 0

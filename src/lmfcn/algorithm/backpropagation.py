@@ -1,18 +1,20 @@
 """Step 5: move the chosen images towards, or away from, their fixed anchors."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from lmfcn.algorithm.anchors import Anchors
 from lmfcn.algorithm.encode import Images, equal_size_batches, take, to_batch
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.algorithm.latent_space import LatentSpace
 from lmfcn.algorithm.loss import Pairs, contrast_loss, correction_loss, separation_loss, support_loss
+from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.precision import convolutions_in, uses_bfloat16
 from lmfcn.algorithm.settings import Settings
 
@@ -61,15 +63,50 @@ def _pairs(anchors: Anchors, moved: Tensor, images: Tensor, latents: Tensor) -> 
     return moved[places], latents[anchors.anchor[rows]], anchors.valid[rows]
 
 
-class Descent:
-    """The optimiser of one training, with its learning rate over the epochs and its order of images."""
+class Head(nn.Module):
+    """A linear layer that tells the classes apart, and what its mistakes cost: cross-entropy, all classes alike.
 
-    def __init__(self, network: nn.Module, settings: Settings, generator: torch.Generator) -> None:
+    It sees the latents as the network gives them. They differ little from image to image at first, so the layer
+    cannot do the work alone and the network has to learn; on standardised latents it would have nothing to do.
+
+    Parameters
+    ----------
+    latent_dim : int
+    labels : Tensor (n,)
+        Classes of all training images, 0, 1, ..., of which rare ones weigh more.
+    """
+
+    weights: Tensor
+
+    def __init__(self, latent_dim: int, labels: Tensor) -> None:
+        super().__init__()
+        counts = labels.bincount().clamp(min=1)
+        # skip_init leaves the global generator of torch alone.
+        self.linear = nn.utils.skip_init(nn.Linear, latent_dim, len(counts), device=labels.device)
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+        self.register_buffer("weights", len(labels) / (len(counts) * counts.float()), persistent=False)
+
+    def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """Return the cross-entropy of latents (b, phi) with classes (b,)."""
+        return cross_entropy(self.linear(latents), labels, self.weights)
+
+
+class Descent:
+    """The optimiser of one training, with its learning rate over the epochs and its order of images.
+
+    `labels` (n,) are the classes of all training images.
+    """
+
+    def __init__(self, network: TextureFCN, labels: Tensor, settings: Settings, generator: torch.Generator) -> None:
         self.network = network
+        self.labels = labels
         self.settings = settings
         self.generator = generator
         self.bfloat16 = uses_bfloat16(settings.precision)
-        weights, rate, decay = network.parameters(), settings.learning_rate, settings.weight_decay
+        self.head = Head(network.n_latents, labels) if settings.head_weight else None
+        rate, decay = settings.learning_rate, settings.weight_decay
+        weights = [*network.parameters(), *(self.head.parameters() if self.head is not None else ())]
         self.optimizer: torch.optim.Optimizer
         if settings.optimizer == "adamw":
             self.optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=decay)
@@ -89,12 +126,11 @@ class Descent:
         device = space.latents.device
         self.network.train()
         n_images = 0
-        for batch in self._batches(images, space.anchors.moved.cpu().numpy()):
-            pixels = to_batch(take(images, batch), device)
+        for batch in self._batches(images, self.moved(space).cpu().numpy()):
+            pixels = random_views(to_batch(take(images, batch), device), self.settings.views, self.generator)
             with convolutions_in(bfloat16=self.bfloat16, device=device):
                 latents = self.network(pixels)
-            moved = space.decision.scale.apply(latents)
-            loss = losses(moved, torch.from_numpy(batch).to(device), space, self.settings).total
+            loss = self._loss(latents, torch.from_numpy(batch).to(device), space)
             if not torch.isfinite(loss):
                 raise TrainingError(
                     f"The loss became {loss.item()} in epoch {epoch}; try a smaller learning_rate"
@@ -106,10 +142,37 @@ class Descent:
             n_images += len(batch)
         return n_images
 
+    def moved(self, space: LatentSpace) -> Tensor:
+        """Return the images (m,) that an epoch moves: those with anchors and, for the head, all support vectors."""
+        if self.head is None:
+            return space.anchors.moved
+        return torch.cat([space.anchors.moved, space.margin.support]).unique()
+
+    def _loss(self, latents: Tensor, images: Tensor, space: LatentSpace) -> Tensor:
+        moved = space.decision.scale.apply(latents)
+        loss = self.settings.anchor_weight * losses(moved, images, space, self.settings).total
+        return loss if self.head is None else loss + self.settings.head_weight * self.head(latents, self.labels[images])
+
     def _batches(self, images: Images, moved: np.ndarray) -> Iterator[np.ndarray]:
         size = len(moved) if self.settings.batch_size == "all" else self.settings.batch_size
         for _ in range(self.settings.passes if len(moved) else 0):
             yield from shuffled_batches(images, moved, size, self.generator)
+
+
+def random_views(pixels: Tensor, views: str, generator: torch.Generator) -> Tensor:
+    """Mirror each image of a batch (b, c, h, w) at random: "flips" in both directions, "turns" also at the diagonal.
+
+    The eight ways to lay a square down. Images that are not square are not turned.
+    """
+    changes: list[Callable[[Tensor], Tensor]] = []
+    if views != "none":
+        changes += [lambda batch: batch.flip(2), lambda batch: batch.flip(3)]
+    if views == "turns" and pixels.shape[2] == pixels.shape[3]:
+        changes += [lambda batch: batch.transpose(2, 3)]
+    for change in changes:
+        chosen = torch.rand(len(pixels), generator=generator).to(pixels.device) < 0.5
+        pixels = torch.where(chosen[:, None, None, None], change(pixels), pixels)
+    return pixels
 
 
 def cosine_rate(first: float, final_share: float, progress: float) -> float:

@@ -20,6 +20,7 @@ def training_state(training: Training) -> tuple[Tensors, Values]:
     kept = training.kept
     tensors = {
         **_prefixed("network", training.network.state_dict()),
+        **_prefixed("head", _head_state(training)),
         **_prefixed("optimizer", _optimizer_tensors(training.descent.optimizer)),
         "generator": training.descent.generator.get_state(),
         **_prefixed("kept.network", kept.network.state_dict()),
@@ -36,6 +37,8 @@ def training_state(training: Training) -> tuple[Tensors, Values]:
 def restore_training(training: Training, tensors: Tensors, values: Values) -> None:
     """Bring a training that was just made into the state that `training_state` described."""
     training.network.load_state_dict(_under("network", tensors))
+    if training.descent.head is not None:
+        training.descent.head.load_state_dict(_under("head", tensors))
     training.descent.generator.set_state(tensors["generator"])
     _restore_optimizer(training.descent.optimizer, _under("optimizer", tensors))
     network = copy.deepcopy(training.network)
@@ -47,6 +50,11 @@ def restore_training(training: Training, tensors: Tensors, values: Values) -> No
         kept["epoch"], kept["score"], network.eval(), decision, tensors["kept.support"].to(device)
     )
     training.history = History(EpochRecord(**record) for record in values["history"])
+
+
+def _head_state(training: Training) -> Tensors:
+    head = training.descent.head
+    return {} if head is None else head.state_dict()
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> Tensors:

@@ -120,3 +120,15 @@ def equal_size_batches(images: Images, positions: np.ndarray, size: int) -> list
         numbers = images.size_numbers[positions]
         groups = [positions[numbers == number] for number in np.unique(numbers)]
     return [batch for group in groups for batch in np.array_split(group, -(-len(group) // size))]
+
+
+def spread_out(n_images: int, n_chosen: int) -> np.ndarray:
+    """Return the positions of all images, or of `n_chosen` at even distances.
+
+    Examples
+    --------
+    >>> spread_out(9, 3).tolist(), spread_out(2, 3).tolist()
+    ([0, 3, 6], [0, 1])
+    """
+    n_chosen = min(n_images, n_chosen)
+    return np.arange(n_chosen) * n_images // n_chosen

@@ -30,6 +30,7 @@ class EpochRecord:
     support_loss: float
     correction_loss: float
     separation_loss: float
+    head_loss: float
     n_backpropagated: int
     n_without_anchor: int
     gamma: float

@@ -87,6 +87,13 @@ class TextureFCN(nn.Module):
             if isinstance(layer, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
                 yield layer, norm, behind if isinstance(behind, nn.MaxPool2d) else nn.Identity()
 
+    def round_filters(self) -> None:
+        """Round all filters to numbers that half precision holds, three digits; batch norm has to be refreshed."""
+        with torch.no_grad():
+            for convolution, _, _ in self.blocks():
+                rounded = convolution.weight.half().to(convolution.weight.dtype)
+                convolution.weight.copy_(torch.where(rounded.isfinite(), rounded, convolution.weight))
+
     @staticmethod
     def average(maps: Tensor) -> Tensor:
         """Return the mean (b, c) of every map (b, c, h, w): global average pooling."""

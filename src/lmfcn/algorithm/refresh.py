@@ -13,6 +13,7 @@ from lmfcn.algorithm.encode import (
     encoding_batch,
     equal_size_batches,
     largest_image,
+    spread_out,
     take,
     to_batch,
 )
@@ -35,7 +36,7 @@ def refresh_and_encode(network: TextureFCN, images: Images, device: torch.device
     images pass through the network only once; very large ones more often.
     """
     n_kept = _maps_in_memory(network, images)
-    chosen = _spread_out(len(images), max(n_kept, _FEWEST_REFRESHING))
+    chosen = spread_out(len(images), max(n_kept, _FEWEST_REFRESHING))
     parts = equal_size_batches(images, chosen, encoding_batch(network, images, device))
     shares = torch.tensor([[len(part) / len(chosen)] for part in parts], device=device)
     dtype = next(network.parameters()).dtype
@@ -118,9 +119,3 @@ def _maps_in_memory(network: TextureFCN, images: Images) -> int:
         pixels //= 1 if isinstance(pool, nn.Identity) else 4
         most_values = max(most_values, convolution.out_channels * pixels)
     return _REFRESH_BYTES // (4 * most_values)
-
-
-def _spread_out(n_images: int, n_chosen: int) -> np.ndarray:
-    """Return the positions of all images, or of `n_chosen` at even distances."""
-    n_chosen = min(n_images, n_chosen)
-    return np.arange(n_chosen) * n_images // n_chosen

@@ -26,6 +26,13 @@ class Settings:
         Compare own with opposite anchors, or equation 11.
     sharpness : float
         Steepness of the contrast loss.
+    anchor_weight : float
+        Factor on the three terms of the anchors together.
+    head_weight : float
+        Factor on the cross-entropy of a linear layer on the support vectors' latents, beside those terms; 0 is
+        the paper's loss.
+    views : "none", "flips" or "turns"
+        How the images that move may be shown: as they are, mirrored in both directions at random, or also turned.
     distance : "squared" or "euclidean"
         Distance in the pulling terms: the paper's, or that of its authors' program.
     units : "kernel" or "latent"
@@ -38,6 +45,9 @@ class Settings:
         Images per optimiser step; "all" is one step on the whole set, as in the paper.
     passes : int
         How often an epoch goes through the images that move.
+    keep : "best" or "latest"
+        Which epoch counts: the first with the best validation balanced accuracy, or the latest that is not worse
+        than the best by more than one standard error.
     optimizer : "adamw" or "adadelta"
     learning_rate : float
         Rate in the first epoch.
@@ -66,14 +76,18 @@ class Settings:
     standardize: bool = True
     support_loss: Literal["contrast", "pull"] = "contrast"
     sharpness: float = 10.0
+    anchor_weight: float = 0.1
+    head_weight: float = 1.0
+    views: Literal["none", "flips", "turns"] = "flips"
     distance: Literal["squared", "euclidean"] = "squared"
     units: Literal["kernel", "latent"] = "kernel"
     correction_class: Literal["own", "any"] = "own"
     stand_ins: bool = True
     batch_size: int | Literal["all"] = 32
     passes: int = 8
+    keep: Literal["best", "latest"] = "latest"
     optimizer: Literal["adamw", "adadelta"] = "adamw"
-    learning_rate: float = 3e-4
+    learning_rate: float = 1e-3
     final_rate: float = 0.1
     weight_decay: float = 1e-2
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -87,13 +101,19 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         "latent_dim": 16,
         "strategy": "one-vs-all",
+        "first_filters": "random",
+        "keep_untrained": False,
         "C": 1.0,
         "standardize": False,
         "support_loss": "pull",
         "units": "latent",
+        "anchor_weight": 1.0,
+        "head_weight": 0.0,
+        "views": "none",
         "stand_ins": False,
         "batch_size": "all",
         "passes": 1,
+        "keep": "best",
         "optimizer": "adadelta",
         "learning_rate": 0.1,
         "weight_decay": 0.1,

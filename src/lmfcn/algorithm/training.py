@@ -1,6 +1,7 @@
 """One network from first to last epoch: the epoch's five steps, the loop, the epoch that is kept."""
 
 import copy
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -88,8 +89,7 @@ class Training:
     Attributes
     ----------
     kept : KeptEpoch
-        The epoch with the best validation balanced accuracy, the earlier one on a tie; without validation
-        images the last one.
+        The epoch that `settings.keep` asks for; without validation images the last one.
     history : History of EpochRecord
         One record more than there are rounds of back-propagation: the last one measures what the last
         round achieved.
@@ -111,7 +111,7 @@ class Training:
         self.settings = settings
         self.observe = observe
         self.save = save
-        self.descent = Descent(network, settings, generator)
+        self.descent = Descent(network, problem.labels, settings, generator)
         self.history: History[EpochRecord] = History()
 
     def run(self) -> Trained:
@@ -151,7 +151,7 @@ class Training:
             n_backpropagated=n_images,
             learning_rate=rate,
             latent_spread=float(latents.var(dim=0, correction=0).mean().sqrt()),
-            **self._describe(space),
+            **self._describe(space, latents),
             seconds_encoding=clock.seconds["encoding"],
             seconds_svm=clock.seconds["svm"],
             seconds_anchors=clock.seconds["anchors"],
@@ -180,19 +180,30 @@ class Training:
         return balanced_accuracy(labels, class_numbers(scores))
 
     def _better(self, epoch: int, score: float | None, space: LatentSpace) -> KeptEpoch:
-        """Return the epoch to keep: this one, copied, if it is better than the one kept so far."""
-        if score is not None and epoch > 0 and score <= self.kept.score:
+        """Return the epoch to keep: this one, copied, unless the one kept so far is better."""
+        if score is not None and epoch > 0 and not self._deserves_keeping(score):
             return self.kept
         network = copy.deepcopy(self.network)
         return KeptEpoch(epoch, score or 0.0, network, space.decision, space.margin.support)
 
-    def _describe(self, space: LatentSpace) -> dict[str, Any]:
-        """Return the part of an epoch's record that its latent space tells."""
+    def _deserves_keeping(self, score: float) -> bool:
+        if self.settings.keep == "best":
+            return score > self.kept.score
+        # A hundred validation images cannot tell epochs apart that differ by an image or two, but training goes on.
+        best = max(self.history.column("validation_balanced_accuracy"))
+        n_images = len(self.problem.validation_labels) if self.problem.validation_labels is not None else 1
+        return score >= best - math.sqrt(best * (1 - best) / n_images)
+
+    def _describe(self, space: LatentSpace, latents: Tensor) -> dict[str, Any]:
+        """Return the part of an epoch's record that its latents, and its latent space, tell."""
         margin, labels = space.margin, self.problem.labels
         predicted = labels.clone()
         predicted[margin.misclassified] = -1  # some other class
         everyone = torch.arange(len(labels), device=labels.device)
         terms = losses(space.latents, everyone, space, self.settings)
+        head = self.descent.head
+        with torch.no_grad():
+            head_loss = 0.0 if head is None else float(head(latents, labels))
         return {
             "train_balanced_accuracy": balanced_accuracy(labels, predicted),
             "n_support": len(margin.support),
@@ -201,6 +212,7 @@ class Training:
             "support_loss": float(terms.support),
             "correction_loss": float(terms.correction),
             "separation_loss": float(terms.separation),
+            "head_loss": head_loss,
             "n_without_anchor": space.anchors.n_without,
             "gamma": space.decision.gamma,
         }

@@ -20,7 +20,7 @@ from lmfcn.inference.model import TextureModel
 from lmfcn.tensor_files import FileError, read_tensors, write_tensors
 
 KIND = "lmfcn model"
-VERSION = 1
+VERSION = 2
 _LARGEST_COUNT = 10**6
 _LARGEST_SIDE = 2**14
 _LABEL_TYPES: dict[str, tuple[type, ...]] = {"i": (int,), "u": (int,), "f": (float,), "b": (bool,), "U": (str,)}
@@ -36,7 +36,7 @@ def save(model: TextureModel, path: str | Path) -> None:
             "in_channels": first.in_channels,
             "latent_dim": first.latent_dim,
             "widths": list(first.widths),
-            "pooling": first.pooling,
+            "pooling": [network.pooling for network in networks],
         },
         "gamma": model.gamma,
         "classes": _describe_classes(model.classes),
@@ -47,8 +47,14 @@ def save(model: TextureModel, path: str | Path) -> None:
     tensors = {f"decision.{name}": tensor for name, tensor in model.decision.tensors().items()}
     tensors["calibration.true_probabilities"] = model.calibration.true_probabilities
     for number, network in enumerate(networks):
-        tensors |= {f"network-{number}.{name}": tensor for name, tensor in network.state_dict().items()}
+        tensors |= {f"network-{number}.{name}": _compact(tensor) for name, tensor in network.state_dict().items()}
     write_tensors(path, KIND, VERSION, values, tensors)
+
+
+def _compact(tensor: Tensor) -> Tensor:
+    """Return filters in half precision if that loses nothing."""
+    half = tensor.half() if tensor.ndim == 4 else tensor
+    return half if torch.equal(half.to(tensor.dtype), tensor) else tensor
 
 
 def load(path: str | Path) -> TextureModel:
@@ -114,15 +120,22 @@ def _read_calibration(values: dict[str, Any], true_probabilities: Tensor) -> Cal
     )
 
 
+def _read_poolings(shape: dict[str, Any], count: int) -> list[str]:
+    poolings = shape.get("pooling", "last")  # which the oldest files do not tell
+    if not isinstance(poolings, list):
+        poolings = [poolings] * count
+    if len(poolings) != count or not all(pooling in POOLING for pooling in poolings):
+        raise ValueError(f"it asks for an unknown pooling, {poolings!r:.40}")
+    return poolings
+
+
 def _read_networks(shape: dict[str, Any], tensors: dict[str, Tensor]) -> list[TextureFCN]:
     in_channels, latent_dim = (_count(name, shape[name]) for name in ("in_channels", "latent_dim"))
     widths = [_count("widths", width) for width in shape["widths"]]
-    pooling = shape.get("pooling", "last")  # which older files do not tell
-    if pooling not in POOLING:
-        raise ValueError(f"it asks for an unknown pooling, {pooling!r:.20}")
+    count = _count("count", shape["count"])
     expected = _weight_shapes(in_channels, latent_dim, widths)
     networks = []
-    for number in range(_count("count", shape["count"])):
+    for number, pooling in zip(range(count), _read_poolings(shape, count), strict=True):
         prefix = f"network-{number}."
         weights = {name.removeprefix(prefix): tensors.pop(name) for name in list(tensors) if name.startswith(prefix)}
         # Compared before anything is built, so that a lie about sizes cannot ask for memory.
