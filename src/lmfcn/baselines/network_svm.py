@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from lmfcn.algorithm.encode import encode
@@ -12,7 +13,7 @@ from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.refresh import refresh_and_encode
 from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.feature_svm import FeatureSVC
-from lmfcn.baselines.network_training import Schedule, TrainedNetwork
+from lmfcn.baselines.network_training import Criterion, Schedule, TrainedNetwork
 from lmfcn.data.loading import LoadedImages
 from lmfcn.data.seeds import RandomState
 from lmfcn.data.training_data import TrainingData
@@ -162,7 +163,25 @@ class CNNSVC(TrainedNetworkSVC):
     (40,)
     """
 
+    _given: TrainedNetwork | None = None
+
+    def fit_on(self, cnn: CNNClassifier, X: Any, y: Any = None, groups: Any = None, validation: Any = None) -> "CNNSVC":
+        """Fit on the network of a CNN that has been fitted already.
+
+        With the images and the parameters of that CNN, its seed included, this is what `fit` would end at after
+        training the same network again.
+        """
+        check_is_fitted(cnn, "network_")
+        self._given = TrainedNetwork(cnn.network_[0], Criterion(), cnn.history_, cnn.best_epoch_)
+        try:
+            self.fit(X, y, groups=groups, validation=validation)
+        finally:
+            del self._given
+        return self
+
     def _train(self, data: TrainingData, generator: torch.Generator) -> TrainedNetwork:
+        if self._given is not None:
+            return self._given
         return CNNClassifier(**self._cnn_parameters()).train_network(data, generator)
 
     def _cnn_parameters(self) -> dict[str, Any]:
