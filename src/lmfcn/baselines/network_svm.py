@@ -13,7 +13,7 @@ from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.refresh import refresh_and_encode
 from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.feature_svm import FeatureSVC
-from lmfcn.baselines.network_training import Criterion, Schedule, TrainedNetwork
+from lmfcn.baselines.network_training import Schedule, TrainedNetwork
 from lmfcn.data.loading import LoadedImages
 from lmfcn.data.seeds import RandomState
 from lmfcn.data.training_data import TrainingData
@@ -163,7 +163,7 @@ class CNNSVC(TrainedNetworkSVC):
     (40,)
     """
 
-    _given: TrainedNetwork | None = None
+    _given: CNNClassifier | None = None
 
     def fit_on(self, cnn: CNNClassifier, X: Any, y: Any = None, groups: Any = None, validation: Any = None) -> "CNNSVC":
         """Fit on the network of a CNN that has been fitted already.
@@ -172,16 +172,23 @@ class CNNSVC(TrainedNetworkSVC):
         training the same network again.
         """
         check_is_fitted(cnn, "network_")
-        self._given = TrainedNetwork(cnn.network_[0], Criterion(), cnn.history_, cnn.best_epoch_)
+        self._given = cnn
         try:
             self.fit(X, y, groups=groups, validation=validation)
         finally:
             del self._given
         return self
 
+    def _learn(self, data: TrainingData, random: np.random.Generator) -> None:
+        if self._given is None:
+            super()._learn(data, random)
+            return
+        random.integers(2**62)  # the seed of the training, so that whatever is drawn next is what `fit` draws
+        network: Any = self._given.network_[0]
+        self.network_, self.history_, self.best_epoch_ = network, self._given.history_, self._given.best_epoch_
+        self.n_iter_ = self._given.n_iter_
+
     def _train(self, data: TrainingData, generator: torch.Generator) -> TrainedNetwork:
-        if self._given is not None:
-            return self._given
         return CNNClassifier(**self._cnn_parameters()).train_network(data, generator)
 
     def _cnn_parameters(self) -> dict[str, Any]:
