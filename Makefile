@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test check format bench accuracy clean
+.PHONY: help demo test check format bench accuracy study clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -40,6 +40,10 @@ bench: $(READY)  ## speed, as ratios measured in one run
 
 accuracy: $(READY)  ## test accuracy on striped Gaussians over five seeds
 	$(BIN)/python benchmarks/accuracy.py
+
+study: $(READY)  ## every method on every task with the images in DATA=..., resumable
+	@test -n "$(DATA)" || { echo "make study needs DATA=folder, which holds lung, neu and usptex"; exit 2; }
+	$(BIN)/python -m lmfcn.experiments.study $(DATA) --output benchmarks/study.jsonl
 
 clean:  ## remove everything that the other targets made
 	rm -rf $(VENV) demo benchmarks/results .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,8 +1,6 @@
 """The benchmarks measure what they say."""
 
-import functools
 import importlib
-import json
 import sys
 from pathlib import Path
 
@@ -10,8 +8,6 @@ import numpy as np
 import pytest
 import torch
 from sklearn.svm import SVC
-
-from lmfcn import make_gaussians
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -62,56 +58,3 @@ def test_falls_and_missed_goals_are_named(speed):
 def test_operations_of_a_small_image_by_hand(speed):
     # 8x8 with 64 filters, 4x4 with 128, 2x2 with 64; nine products and sums each.
     assert speed.operations(8, 1) == 18 * (64 * 64 + 16 * 64 * 128 + 4 * 128 * 64)
-
-
-@pytest.fixture
-def methods(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    module = importlib.import_module("methods")
-
-    def tiny(_, seed):
-        random = np.random.default_rng(seed)
-        return (make_gaussians(10, 16, random, stds=(10, 60)) for _ in range(3))
-
-    monkeypatch.setattr(module, "TASKS", {"tiny": tiny})
-    quick = {"epochs": 2, "latent_dim": 4, "widths": (6,)}
-    monkeypatch.setattr(module, "CHANGES", dict.fromkeys(("LMFCN", "CNN-CE"), quick))
-    monkeypatch.setattr(module, "CNNSVC", functools.partial(module.CNNSVC, latent_dim=4))
-    monkeypatch.setattr(module, "FisherSVC", functools.partial(module.FisherSVC, latent_dim=4, n_modes=2))
-    monkeypatch.setattr(sys, "argv", ["methods.py", str(tmp_path), "--output", str(tmp_path / "runs.jsonl")])
-    return module
-
-
-def test_the_table_of_all_methods(methods, tmp_path, monkeypatch, capsys):
-    command = [*sys.argv, "--seeds", "0", "1", "--methods", "LMFCN", "CNN-CE", "LBP", "random-fcn"]
-    monkeypatch.setattr(sys, "argv", command)
-    methods.main()
-    lines = (tmp_path / "runs.jsonl").read_text().splitlines()
-    runs = [json.loads(line) for line in lines]
-    names = {"LMFCN", "CNN-CE", "CNN + SVM", "FV-CNN", "LBP", "random-fcn"}
-    assert {(run["method"], run["seed"]) for run in runs} == {(name, seed) for name in names for seed in (0, 1)}
-    for run in runs:
-        tried, trains = len(run["tried"]), run["method"] not in ("LBP", "random-fcn")
-        assert tried == (3 if run["seed"] == 0 and trains else 1)
-        assert 0.5 <= run["train_balanced_accuracy"] <= 1
-        assert 0 <= run["validation_balanced_accuracy"] <= 1
-        assert (run["epochs"] == 2) == trains
-    chosen = {run["method"]: run["chosen"] for run in runs if run["seed"] == 0}
-    assert all(run["chosen"] == chosen[run["method"]] for run in runs)
-    # Nothing is run twice, and a line that was cut off is left out.
-    with (tmp_path / "runs.jsonl").open("a") as file:
-        file.write('{"task": "ti')
-    methods.main()
-    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == len(lines) + 1
-    capsys.readouterr()
-    monkeypatch.setattr(sys, "argv", [*command, "--table"])
-    methods.main()
-    shown = capsys.readouterr()
-    assert shown.out.count("\n| ") == 1 + len(names)
-    assert "line 13: not a whole JSON object" in shown.err
-
-
-def test_networks_without_weights_are_left_out_unless_asked_for(methods, monkeypatch):
-    monkeypatch.setattr(sys, "argv", [*sys.argv, "--methods", "ResNet18"])
-    with pytest.raises(ValueError, match="weights is missing"):
-        methods.main()

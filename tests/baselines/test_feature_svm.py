@@ -3,11 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_predict
 
 from lmfcn import make_gaussians
 from lmfcn.algorithm.final_svm import ALWAYS, fit_final_svm
 from lmfcn.algorithm.settings import Settings
+from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.descriptor_svm import DescriptorSVC
 from lmfcn.baselines.descriptors import DESCRIPTORS
 from lmfcn.baselines.extras import needs
@@ -122,6 +124,19 @@ def test_who_is_judged_depends_on_whether_features_were_learnt(random):
     fixed = RandomFCN()._folds(parts, random)
     assert (fixed != ALWAYS).all()
     assert fixed[0] == fixed[1] != fixed[2] == fixed[3]
+
+
+def test_on_a_cnn_that_is_there_already(textures):
+    small = {"latent_dim": 4, "widths": (6,), "epochs": 2, "random_state": 0, "device": "cpu"}
+    cnn = CNNClassifier(**small).fit(*textures)
+    again, given = CNNSVC(**small).fit(*textures), CNNSVC(**small).fit_on(cnn, *textures)
+    assert given.network_ is cnn.network_[0]
+    assert given.history_ is cnn.history_
+    assert np.array_equal(given.decision_function(textures[0]), again.decision_function(textures[0]))
+    given.fit(*textures)
+    assert given.network_ is not cnn.network_[0]
+    with pytest.raises(NotFittedError):
+        given.fit_on(CNNClassifier(), *textures)
 
 
 def test_the_untrained_network_keeps_its_first_weights_and_knows_its_statistics(textures):

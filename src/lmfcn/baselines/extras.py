@@ -1,4 +1,4 @@
-"""Packages that only some comparators need."""
+"""Packages that only some comparators and tasks need."""
 
 from importlib import import_module
 from typing import Any
@@ -17,4 +17,4 @@ def needs(module: str, extra: str) -> Any:
     except (ImportError, RuntimeError) as error:  # torchvision beside a torch of another kind raises the second
         package = module.partition(".")[0].replace("skimage", "scikit-image").replace("_", "-")
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ImportError(f"This comparator needs {package}: pip install 'lmfcn[{extra}]' ({reason}).") from error
+        raise ImportError(f"This needs {package}: pip install 'lmfcn[{extra}]' ({reason}).") from error

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from lmfcn.algorithm.encode import encode
@@ -161,6 +162,31 @@ class CNNSVC(TrainedNetworkSVC):
     >>> CNNSVC(epochs=2, latent_dim=8, random_state=0).fit(X, y).predict(X).shape
     (40,)
     """
+
+    _given: CNNClassifier | None = None
+
+    def fit_on(self, cnn: CNNClassifier, X: Any, y: Any = None, groups: Any = None, validation: Any = None) -> "CNNSVC":
+        """Fit on the network of a CNN that has been fitted already.
+
+        With the images and the parameters of that CNN, its seed included, this is what `fit` would end at after
+        training the same network again.
+        """
+        check_is_fitted(cnn, "network_")
+        self._given = cnn
+        try:
+            self.fit(X, y, groups=groups, validation=validation)
+        finally:
+            del self._given
+        return self
+
+    def _learn(self, data: TrainingData, random: np.random.Generator) -> None:
+        if self._given is None:
+            super()._learn(data, random)
+            return
+        random.integers(2**62)  # the seed of the training, so that whatever is drawn next is what `fit` draws
+        network: Any = self._given.network_[0]
+        self.network_, self.history_, self.best_epoch_ = network, self._given.history_, self._given.best_epoch_
+        self.n_iter_ = self._given.n_iter_
 
     def _train(self, data: TrainingData, generator: torch.Generator) -> TrainedNetwork:
         return CNNClassifier(**self._cnn_parameters()).train_network(data, generator)

@@ -1,0 +1,65 @@
+"""What the histories of a training tell about its course, in a few figures."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from lmfcn.algorithm.history import History
+
+AnyHistory = History[Any]
+
+
+def learning_figures(fitted: Any) -> dict[str, Any]:
+    """Return the fields of a `Run` that come from the histories of a fitted method; none if it has no history."""
+    histories, kept = getattr(fitted, "history_", None), getattr(fitted, "best_epoch_", None)
+    if histories is None:
+        return {}
+    epochs: list[Any] = kept if isinstance(kept, list) else [kept]
+    histories = histories if isinstance(kept, list) else [histories]
+    curve, seconds = _validation_by_epoch(histories), _seconds_by_epoch(histories)
+    return {
+        "epochs": fitted.n_iter_,
+        "best_epoch": kept,
+        "n_backpropagated": sum(sum(history.column("n_backpropagated")) for history in histories),
+        "n_support_first": _n_support(histories, [0] * len(histories)),
+        "n_support_kept": _n_support(histories, epochs),
+        "n_support_last": _n_support(histories, [-1] * len(histories)),
+        "validation_by_epoch": curve,
+        "seconds_by_epoch": seconds,
+        "seconds_to_best": None if curve is None else seconds[int(np.argmax(curve))],
+    }
+
+
+def _n_support(histories: Sequence[AnyHistory], epochs: Sequence[int]) -> int | None:
+    records = [history[epoch] for history, epoch in zip(histories, epochs, strict=True)]
+    return sum(record.n_support for record in records) if hasattr(records[0], "n_support") else None
+
+
+def _validation_by_epoch(histories: Sequence[AnyHistory]) -> list[float] | None:
+    columns = [history.column("validation_balanced_accuracy") for history in histories]
+    if any(None in column for column in columns):
+        return None
+    return [float(np.mean(scores)) for scores in _side_by_side(columns)]
+
+
+def _seconds_by_epoch(histories: Sequence[AnyHistory]) -> list[float]:
+    return [round(sum(seconds), 3) for seconds in _side_by_side([_until_measured(history) for history in histories])]
+
+
+def _until_measured(history: AnyHistory) -> list[float]:
+    """Return the seconds from the start until each epoch's accuracies were known: before that epoch's own updates."""
+    whole = [_seconds(record) for record in history]
+    updates = history.column("seconds_backpropagation")
+    return [until - update for until, update in zip(accumulate(whole), updates, strict=True)]
+
+
+def _seconds(record: Any) -> float:
+    return sum(value for name, value in vars(record).items() if name.startswith("seconds_"))
+
+
+def _side_by_side(columns: Sequence[Sequence[float]]) -> list[tuple[float, ...]]:
+    """Return one tuple per epoch; a network that ended early stays what it was."""
+    length = max(len(column) for column in columns)
+    return list(zip(*([*column, *[column[-1]] * (length - len(column))] for column in columns), strict=True))

@@ -1,0 +1,131 @@
+"""Results on disk: one line of JSON per run, written at once, so that nothing measured is measured again."""
+
+import json
+import warnings
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Cell(NamedTuple):
+    """What a run is known by."""
+
+    task: str
+    method: str
+    seed: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """One method on one division of one task.
+
+    Of one-vs-all, counts and seconds are sums and accuracies means over its networks. Fields with a default may be
+    absent from a line, as they are from those of older versions.
+
+    Attributes
+    ----------
+    validation_balanced_accuracy : float or None
+        On images that had no part in what is judged: that of the kept epoch, or by cross-validation.
+    chosen : dict
+        Parameters of the candidate that tuning chose, and `tried` all of them with their validation accuracies.
+    cpu_seconds : float
+        Computing time of the chosen candidate, over all threads; `cpu_seconds_with_tuning` of all candidates.
+    best_epoch : int, list of int, or None
+        The kept one, for each network if there are several.
+    split : str or None
+        Fingerprint of the images and their division.
+    settings : dict
+        Parameters of the method.
+    n_backpropagated : int or None
+        Images that went through a network backwards, each as often as it did.
+    n_support_first, n_support_kept, n_support_last : int or None
+        Support vectors of the untrained network, of the kept and of the last epoch.
+    validation_by_epoch, seconds_by_epoch : lists of float, or None
+        Validation accuracy of every epoch, and seconds by the clock from the start of training until it was known.
+    seconds_to_best : float or None
+        The second of them where the first is best for the first time.
+    """
+
+    task: str
+    method: str
+    seed: int
+    train_balanced_accuracy: float
+    validation_balanced_accuracy: float | None
+    test_balanced_accuracy: float
+    n_train: int
+    n_test: int
+    cpu_seconds: float
+    n_validation: int | None = None
+    cpu_seconds_with_tuning: float | None = None
+    chosen: dict[str, Any] = field(default_factory=dict)
+    tried: list[Any] = field(default_factory=list)
+    n_weights: int | None = None
+    epochs: int | None = None
+    best_epoch: int | list[int] | None = None
+    split: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    n_backpropagated: int | None = None
+    n_support_first: int | None = None
+    n_support_kept: int | None = None
+    n_support_last: int | None = None
+    seconds_to_best: float | None = None
+    validation_by_epoch: list[float] | None = None
+    seconds_by_epoch: list[float] | None = None
+
+    @property
+    def cell(self) -> Cell:
+        """What the run is known by."""
+        return Cell(self.task, self.method, self.seed)
+
+    def seconds_to_reach(self, score: float) -> float | None:
+        """Return how long training took until its validation accuracy first was `score`; None if it never was."""
+        pairs = zip(self.validation_by_epoch or [], self.seconds_by_epoch or [], strict=True)
+        return next((seconds for reached, seconds in pairs if reached >= score), None)
+
+
+def append_run(path: Path, run: Run) -> None:
+    """Write one more line."""
+    line = json.dumps(asdict(run), allow_nan=False) + "\n"
+    with path.open("ab+") as file:
+        # A line that a killed process left half-written must not swallow this one.
+        if file.tell() > 0:
+            file.seek(-1, 2)
+            line = line if file.read(1) == b"\n" else "\n" + line
+        file.write(line.encode())
+
+
+def read_runs(path: Path) -> dict[Cell, Run]:
+    """Return all runs of a file, the last one of each cell; none if there is no such file.
+
+    A line that is not a whole run is left out, with a warning.
+    """
+    runs = {}
+    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+    # Not splitlines, which also divides at characters that may stand inside of a line.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.strip():
+            try:
+                run = _parse(line)
+            except ValueError as error:
+                warnings.warn(f"{path}, line {number}: {error}; left out.", UserWarning, stacklevel=2)
+                continue
+            runs[run.cell] = run
+    return runs
+
+
+def _parse(line: str) -> Run:
+    try:
+        values = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError("not a whole JSON object") from error
+    if not isinstance(values, dict):
+        raise ValueError("not a whole JSON object")
+    missing = [name for name in _NEEDED if name not in values]
+    if missing:
+        raise ValueError(f"without {', '.join(missing)}")
+    return Run(**{name: values[name] for name in _KNOWN if name in values})
+
+
+_KNOWN = [entry.name for entry in fields(Run)]
+_NEEDED = [entry.name for entry in fields(Run) if entry.default is MISSING and entry.default_factory is MISSING]

@@ -1,0 +1,210 @@
+"""Every method on the same divisions of the same images, given the same care.
+
+python -m lmfcn.experiments.study DATA --tasks lung neu-20 gaussians --seeds 0 1 2 --output study.jsonl
+
+DATA holds `neu` and `usptex` (a folder per class) and `lung` (a table groups.csv with path, label and group);
+Gaussians are drawn, and the textures come with scikit-image. Learning rate and weight decay of every method that trains
+are chosen among the same three candidates by the validation images of seed 0; the other seeds use that choice. (Some of
+those validation images are test images of other seeds; with one choice among three, for every method alike, that is
+tolerable.) Test images are looked at once per run. Every run is a line of JSON in the output file; runs that are there
+already are not repeated, so several processes or days can share the work.
+With --table the lines are printed as tables and nothing is run.
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from lmfcn.algorithm.errors import TrainingError
+from lmfcn.experiments.measuring import CHANGES, METHODS, NEED_WEIGHTS, ON_TOP_OF_CNN, Changes, is_tuned, measure
+from lmfcn.experiments.runs import Cell, Run, append_run, read_runs
+from lmfcn.experiments.tables import NOTHING, all_tables, comparison
+from lmfcn.experiments.tasks import TASKS, Parts
+from lmfcn.parameters import check_choice, check_integer
+
+TUNING_SEED = 0
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Methods on tasks with seeds, and the file that keeps their runs.
+
+    Attributes
+    ----------
+    tasks : mapping of functions
+        From a seed to the parts of a task, by the task's name.
+    methods : sequence of str
+        Names in `METHODS`.
+    seeds : sequence of int
+        Each is a new division with new weights; the tuning seed is run first.
+    output : Path
+    changes : mapping of mappings
+        What differs from the defaults of each method.
+    """
+
+    tasks: Mapping[str, Callable[[int], Parts]]
+    methods: Sequence[str]
+    seeds: Sequence[int]
+    output: Path
+    changes: Changes
+
+    def run(self, report: Report) -> list[str]:
+        """Run every cell that is not in the file; report each, and return a sentence for each that failed.
+
+        A failed cell is not written down, so that it is tried again the next time.
+        """
+        self._check_choices()
+        self.output.parent.mkdir(parents=True, exist_ok=True)
+        failures = []
+        for cell in self.cells():
+            try:
+                self._run(cell, report)
+            except TrainingError as error:
+                failures.append(f"{cell.task}, {cell.method}, seed {cell.seed}: {error}")
+                report(f"{failures[-1]} Going on with the next.")
+        return failures
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield all cells, for each method and task the one that tunes before the others."""
+        seeds = sorted(self.seeds, key=lambda seed: seed != TUNING_SEED)
+        return (Cell(task, method, seed) for method in self.methods for task in self.tasks for seed in seeds)
+
+    def _run(self, cell: Cell, report: Report) -> None:
+        runs = read_runs(self.output)  # again every time, as another process may have added some
+        if cell in runs:
+            return
+        beside = [method for method in ON_TOP_OF_CNN if cell._replace(method=method) not in runs]
+        choice = self._choice(cell, runs)
+        for run in measure(cell, self.tasks[cell.task](cell.seed), choice, self.changes, beside):
+            append_run(self.output, run)
+            report(_in_a_line(run))
+
+    def _choice(self, cell: Cell, runs: Mapping[Cell, Run]) -> Mapping[str, Any] | None:
+        """Return what seed 0 chose, or None where the choice is to be made."""
+        if cell.seed == TUNING_SEED or not is_tuned(cell.method):
+            return None
+        tuning = runs.get(cell._replace(seed=TUNING_SEED))
+        if tuning is None:
+            raise TrainingError(f"Seed {TUNING_SEED} has left no choice of parameters.")
+        return tuning.chosen
+
+    def _check_choices(self) -> None:
+        """Refuse to start what would lack a choice of parameters hours later."""
+        if TUNING_SEED in self.seeds:
+            return
+        runs = read_runs(self.output)
+        for cell in self.cells():
+            if cell not in runs and is_tuned(cell.method) and cell._replace(seed=TUNING_SEED) not in runs:
+                raise ValueError(
+                    f"Seed {TUNING_SEED} chooses the parameters of {cell.method} on {cell.task}, but is not in"
+                    f" {self.output}; add {TUNING_SEED} to the seeds."
+                )
+
+
+def _in_a_line(run: Run) -> str:
+    held_out = run.validation_balanced_accuracy
+    validation = NOTHING if held_out is None else f"{held_out:.3f}"
+    epochs = "" if run.epochs is None else f", {run.epochs} epochs"
+    scores = f"test {run.test_balanced_accuracy:.3f}, validation {validation}"
+    return f"{run.task:10s} {run.method:27s} seed {run.seed} | {scores}{epochs}, {run.cpu_seconds:.0f} s"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run or show a study; return 2 after a user's mistake, which one sentence explains, 1 if a training failed."""
+    try:
+        options = _parser().parse_args(arguments)
+        _check(options)
+        if options.table:
+            _say(_tables(options))
+            return 0
+        failures = _run(options)
+    except (ValueError, OSError, ImportError) as error:
+        sys.stderr.write(f"Error: {error}\n")
+        return 2
+    except KeyboardInterrupt:
+        sys.stderr.write("Stopped; the same command goes on from here.\n")
+        return 130
+    return 1 if failures else 0
+
+
+def _run(options: argparse.Namespace) -> list[str]:
+    changes = dict(CHANGES)
+    if options.weights:
+        changes |= {method: {"weights": options.weights} for method in NEED_WEIGHTS}
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    tasks = {task: partial(TASKS[task], options.data) for task in options.tasks}
+    return Study(tasks, options.methods, options.seeds, options.output, changes).run(_say)
+
+
+def _tables(options: argparse.Namespace) -> str:
+    if not options.output.is_file():
+        raise ValueError(f"{options.output} does not exist; without --table the runs are measured.")
+    runs = list(read_runs(options.output).values())
+    if not any(run.task in options.tasks and run.method in options.methods for run in runs):
+        raise ValueError(f"{options.output} holds no run of these methods on these tasks.")
+    text = all_tables(runs, options.tasks, options.methods)
+    if options.against is None:
+        return text
+    paired = comparison(runs, options.tasks, options.method, options.against, corrected=options.corrected)
+    return f"{text}\n\n{paired}"
+
+
+def _check(options: argparse.Namespace) -> None:
+    for task in options.tasks:
+        check_choice("--tasks", task, TASKS)
+    for method in [*options.methods, options.method, *([options.against] if options.against else [])]:
+        check_choice("A method", method, METHODS)
+    for seed in options.seeds:
+        check_integer("--seeds", seed, smallest=0)
+    if options.threads is not None:
+        check_integer("--threads", options.threads, smallest=1)
+    if options.table:
+        return
+    if options.data is None:
+        raise ValueError("DATA is missing: the folder that holds lung, neu and usptex.")
+    if not options.data.is_dir():
+        raise ValueError(f"DATA must be a folder that holds lung, neu and usptex, but {options.data} is none.")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message} (--help lists the options).")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="python -m lmfcn.experiments.study",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    able = [method for method in METHODS if method not in NEED_WEIGHTS]
+    parser.add_argument("data", type=Path, nargs="?", metavar="DATA")
+    parser.add_argument("--tasks", nargs="+", default=list(TASKS), help=f"all by default: {', '.join(TASKS)}")
+    parser.add_argument("--methods", nargs="+", default=able, help="all by default but those that need weights")
+    parser.add_argument("--weights", type=Path, help="file for ResNet18 or InceptionV3, if one of them is asked for")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--threads", type=int, help="of this process; 1 if several share the cores")
+    parser.add_argument("--output", type=Path, default=Path("study.jsonl"), help="file of runs to add to")
+    parser.add_argument("--table", action="store_true", help="print the runs of the file as Markdown")
+    parser.add_argument("--against", metavar="METHOD", help="with --table: paired differences to this method")
+    parser.add_argument("--method", default="LMFCN", help="the one that --against compares, LMFCN by default")
+    parser.add_argument("--corrected", action="store_true", help="intervals of the corrected resampled t-test")
+    return parser
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

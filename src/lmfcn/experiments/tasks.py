@@ -1,0 +1,136 @@
+"""The tasks that methods are compared on: images, and their division by a seed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lmfcn.baselines.extras import needs
+from lmfcn.data.collections import ImageCollection
+from lmfcn.data.fingerprint import fingerprint
+from lmfcn.data.seeds import as_generator
+from lmfcn.data.sources import open_collection
+from lmfcn.data.splits import split
+from lmfcn.data.synthetic import make_gaussians
+
+LUNG_CLASSES = ("lung_aca", "lung_n", "lung_scc")
+_USPTEX_CLASSES = 20
+_TEXTURES = ("brick", "grass", "gravel")
+_TILE, _BLOCK = 64, 128
+
+
+class Part(NamedTuple):
+    """Images (n, height, width[, channels]), as an array or a collection with its groups, and their labels (n,)."""
+
+    images: np.ndarray | ImageCollection
+    labels: np.ndarray
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Images to fit with, to choose by, and to test on once."""
+
+    train: Part
+    validation: Part
+    test: Part
+
+    def fingerprint(self) -> str:
+        """Return a text that changes with any pixel, any label, or the division."""
+        return fingerprint(None, [fingerprint(*part) for part in (self.train, self.validation, self.test)])
+
+
+Task = Callable[[Path, int], Parts]
+"""From the folder of the data and a seed to the three parts."""
+
+
+def divide(images: ImageCollection, counts: Sequence[int | None], seed: int) -> Parts:
+    """Divide a collection class by class and never through a group; `counts` are those of `split`."""
+    positions = split(images.labels, counts=counts, groups=images.groups, random_state=seed)
+    chosen = (images[part] for part in (positions.train, positions.validation, positions.test))
+    return Parts(*(Part(part, part.labels) for part in chosen))
+
+
+def gaussians(_: Path, seed: int, *, size: int = 64, counts: tuple[int, int, int] = (60, 60, 150)) -> Parts:
+    """Draw striped Gaussian textures, new ones for every seed."""
+    random = as_generator(seed)
+    return Parts(*(Part(*make_gaussians(count, size, random)) for count in counts))
+
+
+def lung(
+    data: Path,
+    seed: int,
+    *,
+    classes: Sequence[str] = ("lung_aca", "lung_scc"),
+    size: int = 64,
+    counts: Sequence[int | None] = (150, 50, None),
+) -> Parts:
+    """Divide lung histology so that no source tile is on two sides."""
+    images = _open(data / "lung" / "groups.csv", "a table of the images with the columns path, label and group")
+    if images.groups is None:
+        raise ValueError(f"{data / 'lung' / 'groups.csv'} must have a column 'group': images of one tile look alike.")
+    return divide(_of_classes(images, classes).resized(size), counts, seed)
+
+
+def neu(data: Path, seed: int, *, n_train: int) -> Parts:
+    """Divide steel surfaces, with `n_train` training images per class and up to 20 to choose by."""
+    images = _open(data / "neu", "a folder of images per class", color="grey")
+    return divide(images.resized(64), (n_train, min(n_train, 20), None), seed)
+
+
+def usptex(data: Path, seed: int) -> Parts:
+    """Divide the twelve images of each of the first twenty classes of USPTex."""
+    images = _open(data / "usptex", "a folder of images per class")
+    names = np.unique(np.asarray(images.labels))
+    if len(names) < _USPTEX_CLASSES:
+        raise ValueError(f"{data / 'usptex'} must hold at least {_USPTEX_CLASSES} classes, got {len(names)}.")
+    return divide(_of_classes(images, names[:_USPTEX_CLASSES]).resized(64), (6, 3, 3), seed)
+
+
+def textures(_: Path, seed: int) -> Parts:
+    """Divide tiles of scikit-image's brick, grass and gravel by the blocks of four that they lie in."""
+    pictures = needs("skimage.data", "textures")
+    tiles, groups = zip(*(_tiles(getattr(pictures, name)(), name) for name in _TEXTURES), strict=True)
+    labels = np.repeat(_TEXTURES, [len(part) for part in tiles])
+    return divide(ImageCollection(np.concatenate(tiles), labels, np.concatenate(groups)), (20, 12, None), seed)
+
+
+TASKS: dict[str, Task] = {
+    "gaussians": gaussians,
+    "lung": lung,
+    "lung-3": partial(lung, classes=LUNG_CLASSES, counts=(100, 50, None)),
+    "lung-128": partial(lung, size=128),
+    "neu-10": partial(neu, n_train=10),
+    "neu-20": partial(neu, n_train=20),
+    "neu-50": partial(neu, n_train=50),
+    "usptex": usptex,
+    "textures": textures,
+}
+"""Counts are per class. "gaussians" and "textures" need nothing in the folder of the data."""
+
+
+def _tiles(picture: np.ndarray, name: str) -> tuple[np.ndarray, list[str]]:
+    """Cut a grey picture into tiles (n, 64, 64); neighbours within a block of 128x128 share their group."""
+    places = [
+        (top, left)
+        for top in range(0, picture.shape[0] - _TILE + 1, _TILE)
+        for left in range(0, picture.shape[1] - _TILE + 1, _TILE)
+    ]
+    tiles = np.stack([picture[top : top + _TILE, left : left + _TILE] for top, left in places])
+    return tiles, [f"{name} {top // _BLOCK} {left // _BLOCK}" for top, left in places]
+
+
+def _open(path: Path, what: str, **options: Any) -> ImageCollection:
+    if not path.exists():
+        raise ValueError(f"This task needs {path}, {what}, but there is nothing of that name.")
+    return open_collection(path, **options)
+
+
+def _of_classes(images: ImageCollection, classes: Sequence[str] | np.ndarray) -> ImageCollection:
+    labels = np.asarray(images.labels)
+    missing = sorted(set(classes) - set(labels.tolist()))
+    if missing:
+        raise ValueError(f"The images of this task lack the classes {', '.join(missing)}.")
+    return images.subset(np.isin(labels, list(classes)))

@@ -1,0 +1,130 @@
+import json
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+
+from lmfcn import make_gaussians
+from lmfcn.baselines.methods import METHODS as COMPARATORS
+from lmfcn.experiments.measuring import CHANGES, METHODS, ON_TOP_OF_CNN, is_tuned, measure
+from lmfcn.experiments.runs import Cell
+from lmfcn.experiments.tasks import Part, Parts
+from lmfcn.versions import versions
+
+QUICK = {"epochs": 2, "latent_dim": 4, "widths": (6,), "device": "cpu"}
+QUICKLY = {**dict.fromkeys(("LMFCN", "LMFCN, paper's preset", "CNN-CE", "CNN + SVM"), QUICK), "FV-CNN": {"n_modes": 2}}
+
+
+@pytest.fixture(scope="module")
+def parts():
+    random = np.random.default_rng(0)
+    return Parts(*(Part(*make_gaussians(count, 16, random, stds=(10, 60))) for count in (10, 8, 6)))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_candidates_for_the_svm():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lmfcn.baselines.feature_svm.C_FACTORS", (1.0,))
+        patch.setattr("lmfcn.baselines.feature_svm.GAMMA_FACTORS", (1.0, 0.3))
+        yield
+
+
+@pytest.fixture(scope="module")
+def on_the_cnn(parts):
+    return {run.method: run for run in measure(Cell("tiny", "CNN-CE", 0), parts, {"weight_decay": 0.1}, QUICKLY)}
+
+
+def test_everything_about_a_run_of_lmfcn(parts):
+    (run,) = measure(Cell("tiny", "LMFCN", 0), parts, changes=QUICKLY)
+    assert run.cell == ("tiny", "LMFCN", 0)
+    assert (run.n_train, run.n_validation, run.n_test) == (20, 16, 12)
+    assert all(0 <= score <= 1 for score in (run.train_balanced_accuracy, run.test_balanced_accuracy))
+    assert [parameters for parameters, _ in run.tried] == [{}, {"learning_rate": 1e-3}, {"weight_decay": 0.1}]
+    assert run.chosen in [parameters for parameters, _ in run.tried]
+    assert run.validation_balanced_accuracy == max(score for _, score in run.tried)
+    assert run.validation_balanced_accuracy == max(run.validation_by_epoch) == run.validation_by_epoch[run.best_epoch]
+    assert len(run.validation_by_epoch) == len(run.seconds_by_epoch) == run.epochs + 1 == 3
+    assert run.seconds_by_epoch == sorted(run.seconds_by_epoch)
+    assert run.seconds_to_best in run.seconds_by_epoch
+    assert 0 < run.n_support_first <= 20
+    assert run.n_backpropagated > 0
+    assert 0 <= run.cpu_seconds <= run.cpu_seconds_with_tuning
+    assert run.n_weights == 6 * 9 + 2 * 6 + 4 * 6 * 9 + 2 * 4
+    assert run.split == parts.fingerprint()
+    assert run.versions == versions()
+
+
+def test_settings_are_those_that_the_preset_and_the_choice_left(parts):
+    (run,) = measure(Cell("tiny", "LMFCN", 3), parts, {"weight_decay": 0.5}, QUICKLY)
+    assert len(run.tried) == 1
+    assert run.chosen == {"weight_decay": 0.5}
+    assert (run.settings["weight_decay"], run.settings["C"], run.settings["widths"]) == (0.5, 10.0, [6])
+    assert run.settings["random_state"] == 3
+
+
+def test_the_same_cell_gives_the_same_run(parts):
+    twice = [next(measure(Cell("tiny", "LMFCN", 1), parts, {}, QUICKLY)) for _ in range(2)]
+    assert twice[0].validation_by_epoch == twice[1].validation_by_epoch
+    assert twice[0].test_balanced_accuracy == twice[1].test_balanced_accuracy
+
+
+def test_two_methods_come_with_the_cnn(on_the_cnn):
+    assert set(on_the_cnn) == {"CNN-CE", *ON_TOP_OF_CNN}
+    cnn, svm, fisher = on_the_cnn.values()
+    assert cnn.validation_by_epoch == svm.validation_by_epoch == fisher.validation_by_epoch
+    assert cnn.chosen == svm.chosen == fisher.chosen == {"weight_decay": 0.1}
+    assert cnn.n_support_first is None
+    assert fisher.settings["n_modes"] == 2
+    assert svm.settings["weight_decay"] == 0.1
+    assert cnn.n_weights - svm.n_weights == 2 * 4 + 2  # the linear layer
+    assert cnn.cpu_seconds <= svm.cpu_seconds
+
+
+def test_on_top_is_what_the_method_gives_by_itself(on_the_cnn, parts):
+    (alone,) = measure(Cell("tiny", "CNN + SVM", 0), parts, {"weight_decay": 0.1}, QUICKLY)
+    beside = on_the_cnn["CNN + SVM"]
+    for name in ("test_balanced_accuracy", "train_balanced_accuracy", "validation_by_epoch", "best_epoch", "settings"):
+        assert getattr(alone, name) == getattr(beside, name), name
+
+
+def test_only_what_is_wanted_beside_the_cnn(parts):
+    runs = measure(Cell("tiny", "CNN-CE", 0), parts, {}, QUICKLY, beside=["CNN + SVM"])
+    assert [run.method for run in runs] == ["CNN-CE", "CNN + SVM"]
+
+
+@pytest.mark.parametrize("method", ["LBP", "random-fcn"])
+def test_methods_that_do_not_train(parts, method):
+    (run,) = measure(Cell("tiny", method, 0), parts)
+    assert run.tried == [[{}, None]]
+    assert run.epochs is run.best_epoch is run.n_backpropagated is run.validation_by_epoch is None
+    assert 0 <= run.validation_balanced_accuracy <= 1
+    assert (run.n_weights == 0) == (method == "LBP")
+
+
+def test_the_papers_preset_keeps_its_rates(parts):
+    (run,) = measure(Cell("tiny", "LMFCN, paper's preset", 0), parts, {"learning_rate": 1.0}, QUICKLY)
+    assert run.chosen == {}
+    assert run.settings["optimizer"] == "adadelta"
+
+
+def test_who_is_tuned():
+    assert set(METHODS) == {"LMFCN", "LMFCN, paper's preset", *COMPARATORS}
+    tuned = {method for method in METHODS if is_tuned(method)}
+    assert tuned == {"LMFCN", *CHANGES}
+
+
+def test_paths_among_the_settings_are_written_as_text(parts, tmp_path):
+    (run,) = measure(Cell("tiny", "LBP", 0), parts, changes={"LBP": {"cache_dir": tmp_path}})
+    assert run.settings["cache_dir"] == str(tmp_path)
+
+
+def test_one_network_per_class(random):
+    options = {"means": (128, 128, 128), "stds": (10, 35, 60)}
+    three = Parts(*(Part(*make_gaussians(6, 16, random, **options)) for _ in range(3)))
+    quick = {"LMFCN": {**QUICK, "strategy": "one-vs-all"}}
+    (run,) = measure(Cell("tiny", "LMFCN", 0), three, {}, quick)
+    assert len(run.best_epoch) == 3
+    assert len(run.validation_by_epoch) == len(run.seconds_by_epoch) == run.epochs + 1
+    assert run.seconds_by_epoch == sorted(run.seconds_by_epoch)
+    assert 3 <= run.n_support_first <= 3 * 18
+    json.dumps(asdict(run), allow_nan=False)

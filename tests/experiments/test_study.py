@@ -1,0 +1,190 @@
+import json
+import runpy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lmfcn import make_gaussians
+from lmfcn.algorithm.errors import TrainingError
+from lmfcn.experiments import study
+from lmfcn.experiments.runs import Cell, Run, append_run, read_runs
+from lmfcn.experiments.tasks import Part, Parts
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+QUICK = {"epochs": 2, "latent_dim": 4, "widths": (6,), "device": "cpu"}
+
+
+def tiny(_, seed):
+    random = np.random.default_rng(seed)
+    return Parts(*(Part(*make_gaussians(10, 16, random, stds=(10, 60))) for _ in range(3)))
+
+
+@pytest.fixture
+def command(monkeypatch, tmp_path):
+    """Run the command on a tiny task with tiny networks."""
+    monkeypatch.setattr("lmfcn.baselines.feature_svm.C_FACTORS", (1.0,))
+    monkeypatch.setattr("lmfcn.baselines.feature_svm.GAMMA_FACTORS", (1.0, 0.3))
+    monkeypatch.setattr(study, "TASKS", {"tiny": tiny, "lung": study.TASKS["lung"]})
+    monkeypatch.setattr(study, "CHANGES", {"LMFCN": QUICK, "CNN-CE": QUICK, "FV-CNN": {"n_modes": 2}})
+    fixed = [str(tmp_path), "--output", str(tmp_path / "new" / "runs.jsonl"), "--tasks", "tiny"]
+    return lambda *arguments: study.main([*fixed, *arguments])
+
+
+@pytest.fixture
+def output(tmp_path):
+    return tmp_path / "new" / "runs.jsonl"
+
+
+def run_of(task, method, seed, chosen=None):
+    return Run(task, method, seed, 1.0, 0.9, 0.8, 10, 10, 1.0, chosen=chosen or {})
+
+
+def test_a_study_from_the_first_run_to_the_table(command, output, capsys):
+    asked = ["--methods", "LMFCN", "CNN-CE", "LBP", "random-fcn", "--seeds", "1", "0"]
+    assert command(*asked) == 0
+    runs = read_runs(output)
+    names = {"LMFCN", "CNN-CE", "CNN + SVM", "FV-CNN", "LBP", "random-fcn"}
+    assert set(runs) == {("tiny", name, seed) for name in names for seed in (0, 1)}
+    told = capsys.readouterr().out.splitlines()
+    assert len(told) == len(runs)
+    assert told[0].startswith("tiny       LMFCN                       seed 0 | test 0.")
+    assert ", 2 epochs, " in told[0]
+    for cell, run in runs.items():
+        trains = cell.method not in ("LBP", "random-fcn")
+        assert len(run.tried) == (3 if cell.seed == 0 and trains else 1)
+        assert run.chosen == runs[cell._replace(seed=0)].chosen
+        assert run.split == runs[cell._replace(method="LBP")].split
+    assert runs["tiny", "LBP", 0].split != runs["tiny", "LBP", 1].split
+    before = output.read_text()
+    assert command(*asked) == 0
+    assert output.read_text() == before
+    assert capsys.readouterr().out == ""
+    assert command("--table", "--methods", *sorted(names), "--against", "LBP") == 0
+    shown = capsys.readouterr().out
+    rows = [line for line in shown.splitlines() if line.startswith("| ")]
+    assert len(rows) == 2 * (1 + len(names)) + 2  # of the task, the overview, the comparison
+    assert "| LMFCN minus LBP | difference |" in shown
+
+
+def test_an_interrupted_study_goes_on_behind_a_broken_line(command, output):
+    output.parent.mkdir()
+    append_run(output, run_of("tiny", "LBP", 0))
+    with output.open("a") as file:
+        file.write('{"task": "ti')
+    with pytest.warns(UserWarning, match="line 2: not a whole JSON object"):
+        assert command("--methods", "LBP", "--seeds", "0", "1") == 0
+    lines = output.read_text().splitlines()
+    assert len(lines) == 3
+    assert json.loads(lines[2])["seed"] == 1
+
+
+def test_a_choice_that_was_made_before_is_taken(command, output):
+    output.parent.mkdir()
+    append_run(output, run_of("tiny", "LMFCN", 0, {"weight_decay": 0.3}))
+    assert command("--methods", "LMFCN", "--seeds", "2") == 0
+    assert read_runs(output)["tiny", "LMFCN", 2].settings["weight_decay"] == 0.3
+
+
+def test_a_seed_without_a_choice_is_refused_before_anything_runs(command, output, capsys):
+    assert command("--methods", "LBP", "LMFCN", "--seeds", "3") == 2
+    assert "Seed 0 chooses the parameters of LMFCN on tiny, but is not in" in capsys.readouterr().err
+    assert not output.exists()
+    assert command("--methods", "LBP", "--seeds", "3") == 0  # which has nothing to tune
+
+
+def test_a_training_that_fails_does_not_stop_the_others(command, output, monkeypatch, capsys):
+    def fail(cell, parts, *others):
+        if cell.method == "LMFCN":
+            raise TrainingError("The latents collapsed.")
+        yield run_of(*cell)
+        assert parts.train.images.shape == (20, 16, 16)
+        assert len(others) == 3
+
+    monkeypatch.setattr(study, "measure", fail)
+    assert command("--methods", "LMFCN", "LBP", "--seeds", "0", "1") == 1
+    assert set(read_runs(output)) == {("tiny", "LBP", 0), ("tiny", "LBP", 1)}
+    said = capsys.readouterr().out
+    assert "tiny, LMFCN, seed 0: The latents collapsed. Going on with the next." in said
+    assert "tiny, LMFCN, seed 1: Seed 0 has left no choice of parameters." in said
+
+
+def test_what_is_there_beside_the_cnn_is_not_measured_again(command, output, monkeypatch):
+    wanted = []
+    monkeypatch.setattr(study, "measure", lambda *arguments: wanted.append(arguments) or iter([]))
+    output.parent.mkdir()
+    append_run(output, run_of("tiny", "FV-CNN", 0))
+    command("--methods", "CNN-CE", "--seeds", "0")
+    assert wanted[0][0] == Cell("tiny", "CNN-CE", 0)
+    assert wanted[0][-1] == ["CNN + SVM"]
+
+
+def test_threads_and_weights_are_passed_on(command, tmp_path, monkeypatch, capsys):
+    threads = []
+    monkeypatch.setattr("torch.set_num_threads", threads.append)
+    weights = tmp_path / "resnet18.pth"
+    assert command("--methods", "ResNet18", "--seeds", "0", "--threads", "3", "--weights", str(weights)) == 2
+    assert threads == [3]
+    assert "resnet18.pth" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--tasks", "lng"], "--tasks must be one of 'tiny', 'lung', got 'lng'."),
+        (["--methods", "SVM"], "got 'SVM'."),
+        (["--table", "--against", "none"], "got 'none'."),
+        (["--seeds", "one"], "invalid int value: 'one' (--help lists the options)."),
+        (["--seeds", "-1"], "--seeds"),
+        (["--threads", "0"], "--threads must be at least 1, got 0."),
+        (["--table"], "does not exist; without --table the runs are measured."),
+        (["--methods", "ResNet18"], "weights is missing"),
+        (["--tasks", "lung", "--methods", "LBP"], "groups.csv, a table of the images"),
+    ],
+)
+def test_bad_input_ends_with_one_sentence(command, capsys, arguments, sentence):
+    assert command(*arguments) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("Error: ")
+    assert said.count("\n") == 1
+    assert sentence in said
+
+
+def test_the_folder_of_the_data_must_be_there(tmp_path, capsys):
+    assert study.main(["--methods", "LBP"]) == 2
+    assert study.main([str(tmp_path / "nothing")]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "Error: DATA is missing: the folder that holds lung, neu and usptex."
+    assert said[1].endswith("nothing is none.")
+
+
+def test_an_interrupt_says_how_to_go_on(command, monkeypatch, capsys):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(study, "measure", interrupt)
+    assert command("--methods", "LBP") == 130
+    assert "the same command goes on" in capsys.readouterr().err
+
+
+def test_the_runs_that_are_kept_make_tables(capsys):
+    assert study.main(["--table", "--output", str(BENCHMARKS / "study.jsonl"), "--against", "random-fcn"]) == 0
+    shown = capsys.readouterr().out
+    assert "| LMFCN | 0.989 | 0.958 | 0.881 ± 0.013 | 3 | 9 of 15 | 94 |" in shown
+    assert "| test | gaussians | lung | neu-20 |" in shown
+    assert "| neu-20 | +0.00" in shown
+
+
+def test_a_table_of_nothing_is_refused(command, output, capsys):
+    output.parent.mkdir()
+    append_run(output, run_of("other", "LBP", 0))
+    assert command("--table") == 2
+    assert "runs.jsonl holds no run of these methods on these tasks." in capsys.readouterr().err
+
+
+def test_the_module_is_a_command(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["study.py", "--table", "--output", "nothing"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(study.__file__, run_name="__main__")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err == "Error: nothing does not exist; without --table the runs are measured.\n"
