@@ -39,26 +39,24 @@ def test_everything_about_a_run_of_lmfcn(parts):
     assert run.cell == ("tiny", "LMFCN", 0)
     assert (run.n_train, run.n_validation, run.n_test) == (20, 16, 12)
     assert all(0 <= score <= 1 for score in (run.train_balanced_accuracy, run.test_balanced_accuracy))
-    assert [parameters for parameters, _ in run.tried] == [{}, {"learning_rate": 1e-3}, {"weight_decay": 0.1}]
-    assert run.chosen in [parameters for parameters, _ in run.tried]
-    assert run.validation_balanced_accuracy == max(score for _, score in run.tried)
-    assert run.validation_balanced_accuracy == max(run.validation_by_epoch) == run.validation_by_epoch[run.best_epoch]
+    assert (run.chosen, [parameters for parameters, _ in run.tried]) == ({}, [{}])  # it runs as it comes
+    assert run.validation_balanced_accuracy == run.validation_by_epoch[run.best_epoch]
     assert len(run.validation_by_epoch) == len(run.seconds_by_epoch) == run.epochs + 1 == 3
     assert run.seconds_by_epoch == sorted(run.seconds_by_epoch)
     assert run.seconds_to_best in run.seconds_by_epoch
     assert 0 < run.n_support_first <= 20
     assert run.n_backpropagated > 0
     assert 0 <= run.cpu_seconds <= run.cpu_seconds_with_tuning
-    assert run.n_weights == 6 * 9 + 2 * 6 + 4 * 6 * 9 + 2 * 4
+    assert run.n_weights == 2 * (6 * 9 + 2 * 6 + 4 * 6 * 9 + 2 * 4)
     assert run.split == parts.fingerprint()
     assert run.versions == versions()
 
 
-def test_settings_are_those_that_the_preset_and_the_choice_left(parts):
-    (run,) = measure(Cell("tiny", "LMFCN", 3), parts, {"weight_decay": 0.5}, QUICKLY)
+def test_settings_are_those_that_the_choice_left(parts):
+    run, *_ = measure(Cell("tiny", "CNN-CE", 3), parts, {"weight_decay": 0.5}, QUICKLY)
     assert len(run.tried) == 1
     assert run.chosen == {"weight_decay": 0.5}
-    assert (run.settings["weight_decay"], run.settings["C"], run.settings["widths"]) == (0.5, 10.0, [6])
+    assert (run.settings["weight_decay"], run.settings["loss"], run.settings["widths"]) == (0.5, "cross-entropy", [6])
     assert run.settings["random_state"] == 3
 
 
@@ -110,7 +108,7 @@ def test_the_papers_preset_keeps_its_rates(parts):
 def test_who_is_tuned():
     assert set(METHODS) == {"LMFCN", "LMFCN, paper's preset", *COMPARATORS}
     tuned = {method for method in METHODS if is_tuned(method)}
-    assert tuned == {"LMFCN", *CHANGES}
+    assert tuned == set(CHANGES)
 
 
 def test_paths_among_the_settings_are_written_as_text(parts, tmp_path):

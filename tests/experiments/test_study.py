@@ -48,11 +48,11 @@ def test_a_study_from_the_first_run_to_the_table(command, output, capsys):
     assert set(runs) == {("tiny", name, seed) for name in names for seed in (0, 1)}
     told = capsys.readouterr().out.splitlines()
     assert len(told) == len(runs)
-    assert told[0].startswith("tiny       LMFCN                       seed 0 | test 0.")
+    assert told[0].startswith("tiny       LMFCN                       seed 0 | test ")
     assert ", 2 epochs, " in told[0]
     for cell, run in runs.items():
-        trains = cell.method not in ("LBP", "random-fcn")
-        assert len(run.tried) == (3 if cell.seed == 0 and trains else 1)
+        tuned = cell.method not in ("LMFCN", "LBP", "random-fcn")
+        assert len(run.tried) == (3 if cell.seed == 0 and tuned else 1)
         assert run.chosen == runs[cell._replace(seed=0)].chosen
         assert run.split == runs[cell._replace(method="LBP")].split
     assert runs["tiny", "LBP", 0].split != runs["tiny", "LBP", 1].split
@@ -81,32 +81,32 @@ def test_an_interrupted_study_goes_on_behind_a_broken_line(command, output):
 
 def test_a_choice_that_was_made_before_is_taken(command, output):
     output.parent.mkdir()
-    append_run(output, run_of("tiny", "LMFCN", 0, {"weight_decay": 0.3}))
-    assert command("--methods", "LMFCN", "--seeds", "2") == 0
-    assert read_runs(output)["tiny", "LMFCN", 2].settings["weight_decay"] == 0.3
+    append_run(output, run_of("tiny", "CNN-H", 0, {"weight_decay": 0.3}))
+    assert command("--methods", "CNN-H", "--seeds", "2") == 0
+    assert read_runs(output)["tiny", "CNN-H", 2].settings["weight_decay"] == 0.3
 
 
 def test_a_seed_without_a_choice_is_refused_before_anything_runs(command, output, capsys):
-    assert command("--methods", "LBP", "LMFCN", "--seeds", "3") == 2
-    assert "Seed 0 chooses the parameters of LMFCN on tiny, but is not in" in capsys.readouterr().err
+    assert command("--methods", "LBP", "CNN-H", "--seeds", "3") == 2
+    assert "Seed 0 chooses the parameters of CNN-H on tiny, but is not in" in capsys.readouterr().err
     assert not output.exists()
     assert command("--methods", "LBP", "--seeds", "3") == 0  # which has nothing to tune
 
 
 def test_a_training_that_fails_does_not_stop_the_others(command, output, monkeypatch, capsys):
     def fail(cell, parts, *others):
-        if cell.method == "LMFCN":
+        if cell.method == "CNN-H":
             raise TrainingError("The latents collapsed.")
         yield run_of(*cell)
         assert parts.train.images.shape == (20, 16, 16)
         assert len(others) == 3
 
     monkeypatch.setattr(study, "measure", fail)
-    assert command("--methods", "LMFCN", "LBP", "--seeds", "0", "1") == 1
+    assert command("--methods", "CNN-H", "LBP", "--seeds", "0", "1") == 1
     assert set(read_runs(output)) == {("tiny", "LBP", 0), ("tiny", "LBP", 1)}
     said = capsys.readouterr().out
-    assert "tiny, LMFCN, seed 0: The latents collapsed. Going on with the next." in said
-    assert "tiny, LMFCN, seed 1: Seed 0 has left no choice of parameters." in said
+    assert "tiny, CNN-H, seed 0: The latents collapsed. Going on with the next." in said
+    assert "tiny, CNN-H, seed 1: Seed 0 has left no choice of parameters." in said
 
 
 def test_what_is_there_beside_the_cnn_is_not_measured_again(command, output, monkeypatch):

@@ -25,7 +25,8 @@ METHODS: dict[str, Callable[..., Any]] = {
     **COMPARATORS,
 }
 NEED_WEIGHTS = ("ResNet18", "InceptionV3")
-UNTUNED = ("LMFCN, paper's preset",)  # it has an optimiser and rates of its own
+UNTUNED = ("LMFCN", "LMFCN, paper's preset")
+"""Ours run as they come: what is measured is what somebody gets who changes no parameter."""
 ON_TOP_OF_CNN = ("CNN + SVM", "FV-CNN")
 """Methods that build on the network of "CNN-CE" and are measured with it, without training it again."""
 
