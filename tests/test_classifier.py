@@ -135,7 +135,9 @@ def test_refitting_forgets_the_first_fit(textures, fitted):
 
 def test_validation_images_choose_the_epoch_and_x_stays_whole(textures):
     images, labels = textures
-    fitted = quick(refit=False, keep_untrained=False).fit(images[:20], labels[:20], validation=(images[20:], labels[20:]))
+    fitted = quick(refit=False, keep_untrained=False).fit(
+        images[:20], labels[:20], validation=(images[20:], labels[20:])
+    )
     right = fitted.predict(images[20:]) == labels[20:]
     recalls = [right[labels[20:] == label].mean() for label in (0, 1)]
     assert np.mean(recalls) == pytest.approx(fitted.history_[fitted.best_epoch_].validation_balanced_accuracy)

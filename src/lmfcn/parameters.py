@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from lmfcn.algorithm.backpropagation import VIEWS
 from lmfcn.algorithm.precision import PRECISIONS
 from lmfcn.algorithm.settings import Settings
 
@@ -17,7 +18,7 @@ _CHOICES = {
     "optimizer": ("adamw", "adadelta"),
     "standardize": (True, False),
     "stand_ins": (True, False),
-    "views": ("none", "flips", "turns"),
+    "views": VIEWS,
     "keep": ("best", "latest"),
     "refit": (True, False),
     "precision": PRECISIONS,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 
+from lmfcn.algorithm.first_filters import FIRST_FILTERS
 from lmfcn.algorithm.settings import PRESETS, Settings
 from lmfcn.data.training_data import TrainingData
 from lmfcn.fitting import Plan
@@ -25,7 +26,6 @@ from lmfcn.versions import versions
 Parameters = Mapping[str, Any]
 
 STRATEGIES = ("joint", "one-vs-all")
-FIRST_FILTERS = ("decorrelated", "random")
 EPOCHS_PER_CLASS = 10
 _NETWORKS = {"latent_dim": 64, "strategy": "joint", "first_filters": "decorrelated", "keep_untrained": True}
 _FROM_CLASS_WEIGHT = ("balanced", "prior_shift")

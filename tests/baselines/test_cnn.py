@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy
 from lmfcn.algorithm.encode import encode
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.algorithm.network import TextureFCN
+from lmfcn.baselines import network_training
 from lmfcn.baselines.cnn import CNNClassifier, LinearCriterion, _balancing, matched_filters
 from lmfcn.baselines.network_training import NetworkRecord, NetworkTraining
 
@@ -211,3 +212,22 @@ def test_the_loss_of_unequal_classes_by_hand(generator):
 
 def test_rare_classes_weigh_as_much_as_others():
     assert _balancing(np.array([0, 0, 0, 1])).tolist() == pytest.approx([2 / 3, 2])
+
+
+def test_it_can_start_and_look_as_lmfcn_does(textures, monkeypatch):
+    shown = []
+    real = network_training.random_views
+    monkeypatch.setattr(network_training, "random_views", lambda *given: shown.append(given[1]) or real(*given))
+    small = {"latent_dim": 4, "widths": (6, 8), "epochs": 1, "random_state": 0, "device": "cpu"}
+    plain = CNNClassifier(**small, learning_rate=1e-9).fit(*textures)
+    assert set(shown) == {"none"}
+    shown.clear()
+    ours = CNNClassifier(**small, learning_rate=1e-9, first_filters="decorrelated", views="flips").fit(*textures)
+    assert set(shown) == {"flips"}
+    first, changed = (fitted.network_[0].features[0].weight for fitted in (plain, ours))
+    torch.testing.assert_close(changed[::2], first[::2], atol=1e-6, rtol=0)
+    assert not torch.allclose(changed[1::2], first[1::2], atol=1e-3)
+    with pytest.raises(ValueError, match="views must be one of 'none', 'flips', 'turns', got 'all'"):
+        CNNClassifier(views="all").fit(*textures)
+    with pytest.raises(ValueError, match="first_filters must be one of"):
+        CNNClassifier(first_filters="learnt").fit(*textures)

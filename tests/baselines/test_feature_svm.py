@@ -15,6 +15,7 @@ from lmfcn.baselines.descriptors import DESCRIPTORS
 from lmfcn.baselines.extras import needs
 from lmfcn.baselines.feature_cache import FeatureCache
 from lmfcn.baselines.feature_svm import FeatureSVC, _joined_groups
+from lmfcn.baselines.methods import METHODS
 from lmfcn.baselines.network_svm import CNNSVC, RandomFCN
 from lmfcn.data.training_data import LabelledImages
 
@@ -207,3 +208,16 @@ def test_bad_parameters(textures, parameters, message):
 def test_a_missing_package_is_explained():
     with pytest.raises(ImportError, match=r"needs no-such-package: pip install 'lmfcn\[textures\]'"):
         needs("no_such_package.deep", "textures")
+
+
+def test_untrained_lmfcn_is_what_lmfcn_keeps_of_its_start(textures):
+    small = {"latent_dim": 4, "widths": (6, 8), "random_state": 0, "device": "cpu"}
+    untrained = METHODS["LMFCN, untrained"](**small).fit(*textures)
+    assert untrained.network_.pooling == "all"
+    assert untrained.transform(textures[0]).shape == (32, 6 + 8 + 4)
+    plain = RandomFCN(**small).fit(*textures)
+    start, other = (fitted.network_.features[0].weight for fitted in (plain, untrained))
+    assert torch.equal(start[::2], other[::2])
+    assert not torch.allclose(start[1::2], other[1::2])
+    with pytest.raises(ValueError, match="pooling must be one of 'last', 'all', got 'first'"):
+        RandomFCN(pooling="first").fit(*textures)

@@ -18,6 +18,8 @@ from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.precision import convolutions_in, uses_bfloat16
 from lmfcn.algorithm.settings import Settings
 
+VIEWS = ("none", "flips", "turns")
+
 
 @dataclass(frozen=True)
 class Losses:

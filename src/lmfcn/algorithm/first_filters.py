@@ -10,6 +10,7 @@ from torch.nn.functional import unfold
 from lmfcn.algorithm.encode import Images, equal_size_batches, spread_out, take, to_batch
 from lmfcn.algorithm.network import TextureFCN
 
+FIRST_FILTERS = ("decorrelated", "random")
 _MOST_IMAGES = 128
 _PATCHES_PER_IMAGE = 4096
 _DAMPING = 0.01

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, multi_margin_loss
 
 from lmfcn.algorithm.encode import encode
+from lmfcn.algorithm.first_filters import FIRST_FILTERS, decorrelate_first_filters
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.baselines.network_training import Criterion, NetworkTraining, Schedule, TrainedNetwork
 from lmfcn.data.seeds import RandomState, as_generator
@@ -49,6 +50,9 @@ class CNNClassifier(ImageClassifier):
     weight_decay : float, default=0.01
     balanced : bool, default=True
         Whether rare classes weigh as much in the loss as frequent ones.
+    first_filters : {"random", "decorrelated"}, default="random"
+    views : {"none", "flips", "turns"}, default="none"
+        As in `LMFCNClassifier`, where both are part of the recipe; here the default is the paper's CNN.
     validation_fraction : float, default=0.2
     image_shape : tuple of int, optional
     device : str, default="auto"
@@ -81,6 +85,8 @@ class CNNClassifier(ImageClassifier):
         learning_rate: float = 3e-4,
         weight_decay: float = 1e-2,
         balanced: bool = True,
+        first_filters: str = "random",
+        views: str = "none",
         validation_fraction: float = 0.2,
         image_shape: tuple[int, ...] | None = None,
         device: str = "auto",
@@ -97,6 +103,8 @@ class CNNClassifier(ImageClassifier):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.balanced = balanced
+        self.first_filters = first_filters
+        self.views = views
         self.validation_fraction = validation_fraction
         self.image_shape = image_shape
         self.device = device
@@ -141,6 +149,8 @@ class CNNClassifier(ImageClassifier):
         if self.size == "one-vs-all" and n_classes > 2:
             widths, latent_dim = matched_filters(n_classes, data.form.channels, latent_dim, widths)
         network = TextureFCN(data.form.channels, latent_dim, widths, generator=generator)
+        if self.first_filters == "decorrelated":
+            decorrelate_first_filters(network, data.train.images)
         weights = _balancing(data.train.numbers) if self.balanced else None
         criterion = LinearCriterion(latent_dim, n_classes, self.loss, weights, generator)
         training = NetworkTraining(network.to(device), criterion.to(device), data, self._schedule, generator)
@@ -149,11 +159,12 @@ class CNNClassifier(ImageClassifier):
 
     @property
     def _schedule(self) -> Schedule:
-        return Schedule(self.epochs, self.batch_size, self.learning_rate, self.weight_decay, self.patience)
+        return Schedule(self.epochs, self.batch_size, self.learning_rate, self.weight_decay, self.patience, self.views)
 
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, LOSSES)
         check_choice("size", self.size, SIZES)
+        check_choice("first_filters", self.first_filters, FIRST_FILTERS)
         check_choice("balanced", self.balanced, (True, False))
         check_integer("latent_dim", self.latent_dim, smallest=1)
         check_widths(self.widths)

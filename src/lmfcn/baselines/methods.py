@@ -24,6 +24,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "ResNet18, random weights": partial(PretrainedSVC, backbone="resnet18", weights=RANDOM),
     "InceptionV3, random weights": partial(PretrainedSVC, backbone="inception_v3", weights=RANDOM),
     "random-fcn": RandomFCN,
+    "LMFCN, untrained": partial(RandomFCN, pooling="all", first_filters="decorrelated"),
     "contrastive": partial(MetricSVC, loss="contrastive"),
     "proxy-anchor": partial(MetricSVC, loss="proxy-anchor"),
     "proxy-NCA": partial(MetricSVC, loss="proxy-NCA"),

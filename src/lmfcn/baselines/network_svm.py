@@ -9,7 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from lmfcn.algorithm.encode import encode
-from lmfcn.algorithm.network import TextureFCN
+from lmfcn.algorithm.first_filters import FIRST_FILTERS, decorrelate_first_filters
+from lmfcn.algorithm.network import POOLING, TextureFCN
 from lmfcn.algorithm.refresh import refresh_and_encode
 from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.feature_svm import FeatureSVC
@@ -17,7 +18,7 @@ from lmfcn.baselines.network_training import Schedule, TrainedNetwork
 from lmfcn.data.loading import LoadedImages
 from lmfcn.data.seeds import RandomState
 from lmfcn.data.training_data import TrainingData
-from lmfcn.parameters import check_device, check_integer, check_widths
+from lmfcn.parameters import check_choice, check_device, check_integer, check_widths
 
 
 class NetworkSVC(FeatureSVC):
@@ -46,6 +47,10 @@ class RandomFCN(NetworkSVC):
     ----------
     latent_dim : int, default=64
     widths : sequence of int, default=(64, 128)
+    pooling : {"last", "all"}, default="last"
+        Whether an image is described by the means of the last layer's maps or by those of all layers.
+    first_filters : {"random", "decorrelated"}, default="random"
+        As in `LMFCNClassifier`; with "decorrelated" and all layers, this is LMFCN without its training.
     validation_fraction : float, default=0
         Nothing is trained, so nothing needs to be held out; a given validation set is learnt from too.
     image_shape : tuple of int, optional
@@ -66,6 +71,8 @@ class RandomFCN(NetworkSVC):
         *,
         latent_dim: int = 64,
         widths: tuple[int, ...] = (64, 128),
+        pooling: str = "last",
+        first_filters: str = "random",
         validation_fraction: float = 0.0,
         image_shape: tuple[int, ...] | None = None,
         device: str = "auto",
@@ -74,6 +81,8 @@ class RandomFCN(NetworkSVC):
     ) -> None:
         self.latent_dim = latent_dim
         self.widths = widths
+        self.pooling = pooling
+        self.first_filters = first_filters
         self.validation_fraction = validation_fraction
         self.image_shape = image_shape
         self.device = device
@@ -83,9 +92,18 @@ class RandomFCN(NetworkSVC):
     def _learn(self, data: TrainingData, random: np.random.Generator) -> None:
         device = check_device(self.device)
         generator = torch.Generator().manual_seed(int(random.integers(2**62)))
-        network = TextureFCN(data.form.channels, self.latent_dim, tuple(self.widths), generator=generator)
+        network = TextureFCN(
+            data.form.channels, self.latent_dim, tuple(self.widths), pooling=self.pooling, generator=generator
+        )
+        if self.first_filters == "decorrelated":
+            decorrelate_first_filters(network, data.train.images)
         self.network_ = network.to(device)
         refresh_and_encode(self.network_, data.train.images, device)
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        check_choice("pooling", self.pooling, POOLING)
+        check_choice("first_filters", self.first_filters, FIRST_FILTERS)
 
 
 class TrainedNetworkSVC(NetworkSVC):

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lmfcn.algorithm.backpropagation import cosine_rate, shuffled_batches
+from lmfcn.algorithm.backpropagation import VIEWS, cosine_rate, random_views, shuffled_batches
 from lmfcn.algorithm.encode import encode, take, to_batch
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.algorithm.history import History, Stopwatch
@@ -19,7 +19,7 @@ from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.refresh import refresh_and_encode
 from lmfcn.algorithm.score import balanced_accuracy, class_numbers
 from lmfcn.data.training_data import TrainingData
-from lmfcn.parameters import check_integer, check_positive
+from lmfcn.parameters import check_choice, check_integer, check_positive
 from lmfcn.progress import epoch_progress, progress_note
 
 _FINAL_RATE = 0.1
@@ -45,7 +45,7 @@ class Schedule:
     """How long and how fast a comparator learns; the rate falls to a tenth along half a cosine.
 
     With `patience`, training ends when neither the validation loss nor the validation accuracy has improved for so
-    many epochs.
+    many epochs. `views` tells how images are shown, as in LMFCN's settings.
     """
 
     epochs: int
@@ -53,6 +53,7 @@ class Schedule:
     learning_rate: float
     weight_decay: float
     patience: int | None = None
+    views: str = "none"
 
     def check(self) -> None:
         """Refuse what no training can run with."""
@@ -60,6 +61,7 @@ class Schedule:
         check_integer("batch_size", self.batch_size, smallest=1)
         check_positive("learning_rate", self.learning_rate)
         check_positive("weight_decay", self.weight_decay, zero_allowed=True)
+        check_choice("views", self.views, VIEWS)
         if self.patience is not None:
             check_integer("patience", self.patience, smallest=1)
 
@@ -181,6 +183,7 @@ class NetworkTraining:
         for batch in shuffled_batches(self.train.images, everyone, self.schedule.batch_size, self.generator):
             numbers = torch.from_numpy(self.train.numbers[batch]).to(self.device)
             pixels = to_batch(take(self.train.images, batch), self.device)
+            pixels = random_views(pixels, self.schedule.views, self.generator)
             self.optimizer.zero_grad(set_to_none=True)
             self.criterion(self.network(pixels), numbers).backward()
             self.optimizer.step()
