@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_rel
 
-from lmfcn.experiments.statistics import Difference, Summary, paired_difference, summarize
+from lmfcn.experiments.statistics import Difference, Summary, holm, paired_difference, paired_p_value, summarize
 
 T_OF_FOUR = 2.7764451  # 97.5 % point of Student's distribution with 4 degrees of freedom
 
@@ -58,3 +58,35 @@ def test_values_that_are_no_pairs_are_refused():
     for wrong in ({"confidence": 1.0}, {"test_to_train": -1}):
         with pytest.raises(ValueError, match="must be inside 0 and 1"):
             paired_difference([1, 2], [1, 2], **wrong)
+
+
+def test_the_p_value_by_hand_and_by_scipy(random):
+    # Differences 1 to 5: mean 3, standard error sqrt(0.5), t = 4.243 with 4 degrees of freedom.
+    assert paired_p_value([11, 12, 13, 14, 15], [10] * 5) == pytest.approx(0.01324, abs=1e-5)
+    ours, theirs = random.normal(0.3, 1, (2, 12))
+    assert paired_p_value(ours, theirs) == pytest.approx(ttest_rel(ours, theirs).pvalue)
+
+
+def test_the_p_value_says_what_the_interval_says(random):
+    ours, theirs = random.normal(0.3, 1, (2, 12))
+    p = paired_p_value(ours, theirs, test_to_train=0.25)
+    found = paired_difference(ours, theirs, confidence=1 - p, test_to_train=0.25)
+    assert min(abs(found.low), abs(found.high)) == pytest.approx(0, abs=1e-9)
+
+
+def test_p_values_of_differences_that_do_not_vary():
+    assert paired_p_value([0.9], [0.1]) == 1.0
+    assert paired_p_value([0.5, 0.5], [0.5, 0.5]) == 1.0
+    assert paired_p_value([1.0, 1.0], [0.5, 0.5]) == 0.0
+    # Taken to vary by 0.5: t = 0.5 / (0.5 sqrt(1/2)) with one degree of freedom, p = 1 - 2 atan(sqrt 2) / pi.
+    assert paired_p_value([1.0, 1.0], [0.5, 0.5], resolution=0.5) == pytest.approx(
+        1 - 2 * math.atan(math.sqrt(2)) / math.pi
+    )
+
+
+def test_holm_by_hand():
+    # Ascending 0.01, 0.02, 0.03, 0.5: times 4, 3, 2, 1 that is 0.04, 0.06, 0.06, 0.5.
+    assert holm([0.5, 0.01, 0.03, 0.02]) == pytest.approx([0.5, 0.04, 0.06, 0.06])
+    assert holm([0.02, 0.015]) == pytest.approx([0.03, 0.03])  # never less than what was smaller before
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []

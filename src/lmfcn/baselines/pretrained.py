@@ -120,8 +120,7 @@ class PretrainedSVC(FeatureSVC):
             )
 
     def _learn(self, data: TrainingData, random: np.random.Generator) -> None:
-        if data.form.channels not in (1, 3):
-            raise ValueError(f"{self.backbone} takes grey or RGB images, got {data.form.channels} channels.")
+        check_channels(self.backbone, data.form.channels)
         seed, self._side = int(random.integers(2**31)), BACKBONES[self.backbone].side
         self.network_ = load_backbone(self.backbone, str(self.weights), seed).to(check_device(self.device))
         features = self._features(data.train.images).cpu().numpy()
@@ -142,6 +141,12 @@ class PretrainedSVC(FeatureSVC):
                     advance()
         order = np.argsort(np.concatenate(parts))
         return torch.cat(features)[torch.from_numpy(order).to(device)]
+
+
+def check_channels(backbone: str, channels: int) -> None:
+    """Refuse images that are neither grey nor RGB."""
+    if channels not in (1, 3):
+        raise ValueError(f"{backbone} takes grey or RGB images, got {channels} channels.")
 
 
 def preprocess(batch: Tensor, side: int) -> Tensor:

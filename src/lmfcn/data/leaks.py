@@ -131,19 +131,13 @@ def check_split(collection: ImageCollection, parts: Split, *, verbose: bool = Fa
     Groups on two sides are an error. Identical and nearly identical images on two sides are a warning with
     the pairs; they are also returned.
     """
-    side = np.full(len(collection), -1)
-    for number, indices in enumerate((parts.train, parts.validation, parts.test)):
-        side[indices] = number
+    side = _sides(len(collection), parts)
     if collection.groups is not None:
         _check_groups_apart(collection.groups, side)
     found = find_duplicates(collection, verbose=verbose)
     if found.unreadable:
         raise CollectionError(found.unreadable)
-    across = Duplicates(
-        [pair for pair in found.identical_files if _apart(side, pair)],
-        [pair for pair in found.identical_pixels if _apart(side, pair)],
-        [pair for pair in found.near_duplicates if _apart(side, pair)],
-    )
+    across = _across(found, side)
     lines = describe_pairs(collection, across)
     if lines:
         more = f"\n  ... and {len(lines) - 20} more" if len(lines) > 20 else ""
@@ -155,6 +149,11 @@ def check_split(collection: ImageCollection, parts: Split, *, verbose: bool = Fa
     return across
 
 
+def pairs_across(found: Duplicates, parts: Split, n_images: int) -> Duplicates:
+    """Return the pairs among those of a collection that a split puts on two sides."""
+    return _across(found, _sides(n_images, parts))
+
+
 def describe_pairs(collection: ImageCollection, duplicates: Duplicates) -> list[str]:
     """Say which files are duplicates of which, and in what way."""
     kinds = (
@@ -164,6 +163,22 @@ def describe_pairs(collection: ImageCollection, duplicates: Duplicates) -> list[
     )
     paths = collection.paths
     return [f"{paths[first]} and {paths[second]} ({what})" for what, pairs in kinds for first, second in pairs]
+
+
+def _sides(n_images: int, parts: Split) -> np.ndarray:
+    """Return the number (n,) of the part of every image, -1 for none."""
+    side = np.full(n_images, -1)
+    for number, indices in enumerate((parts.train, parts.validation, parts.test)):
+        side[indices] = number
+    return side
+
+
+def _across(found: Duplicates, side: np.ndarray) -> Duplicates:
+    return Duplicates(
+        [pair for pair in found.identical_files if _apart(side, pair)],
+        [pair for pair in found.identical_pixels if _apart(side, pair)],
+        [pair for pair in found.near_duplicates if _apart(side, pair)],
+    )
 
 
 def _apart(side: np.ndarray, pair: Pair) -> bool:

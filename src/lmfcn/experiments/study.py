@@ -13,7 +13,7 @@ With --table the lines are printed as tables and nothing is run.
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,8 @@ from lmfcn.parameters import check_choice, check_integer
 TUNING_SEED = 0
 
 Report = Callable[[str], None]
+GoOn = Callable[[Cell], bool]
+"""Told each cell before it is run; False ends the study."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,12 @@ class Study:
     output : Path
     changes : mapping of mappings
         What differs from the defaults of each method.
+    beside : collection of str
+        Methods on top of "CNN-CE" that are measured with it, whether they are among `methods` or not.
+    tuning_seed : int
+        The seed that chooses the parameters of all.
+    by_repeat : bool
+        Whether all methods come to an end with one seed before the next begins, instead of each with all seeds.
     """
 
     tasks: Mapping[str, Callable[[int], Parts]]
@@ -55,8 +63,11 @@ class Study:
     seeds: Sequence[int]
     output: Path
     changes: Changes
+    beside: Collection[str] = ON_TOP_OF_CNN
+    tuning_seed: int = TUNING_SEED
+    by_repeat: bool = False
 
-    def run(self, report: Report) -> list[str]:
+    def run(self, report: Report, go_on: GoOn = lambda _: True) -> list[str]:
         """Run every cell that is not in the file; report each, and return a sentence for each that failed.
 
         A failed cell is not written down, so that it is tried again the next time.
@@ -65,6 +76,10 @@ class Study:
         self.output.parent.mkdir(parents=True, exist_ok=True)
         failures = []
         for cell in self.cells():
+            if cell in read_runs(self.output):  # again every time, as another process may have added some
+                continue
+            if not go_on(cell):
+                break
             try:
                 self._run(cell, report)
             except TrainingError as error:
@@ -74,38 +89,38 @@ class Study:
 
     def cells(self) -> Iterator[Cell]:
         """Yield all cells, for each method and task the one that tunes before the others."""
-        seeds = sorted(self.seeds, key=lambda seed: seed != TUNING_SEED)
+        seeds = sorted(self.seeds, key=lambda seed: seed != self.tuning_seed)
+        if self.by_repeat:
+            return (Cell(task, method, seed) for seed in seeds for task in self.tasks for method in self.methods)
         return (Cell(task, method, seed) for method in self.methods for task in self.tasks for seed in seeds)
 
     def _run(self, cell: Cell, report: Report) -> None:
-        runs = read_runs(self.output)  # again every time, as another process may have added some
-        if cell in runs:
-            return
-        beside = [method for method in ON_TOP_OF_CNN if cell._replace(method=method) not in runs]
+        runs = read_runs(self.output)
+        beside = [method for method in self.beside if cell._replace(method=method) not in runs]
         choice = self._choice(cell, runs)
         for run in measure(cell, self.tasks[cell.task](cell.seed), choice, self.changes, beside):
             append_run(self.output, run)
             report(_in_a_line(run))
 
     def _choice(self, cell: Cell, runs: Mapping[Cell, Run]) -> Mapping[str, Any] | None:
-        """Return what seed 0 chose, or None where the choice is to be made."""
-        if cell.seed == TUNING_SEED or not is_tuned(cell.method):
+        """Return what the tuning seed chose, or None where the choice is to be made."""
+        if cell.seed == self.tuning_seed or not is_tuned(cell.method):
             return None
-        tuning = runs.get(cell._replace(seed=TUNING_SEED))
+        tuning = runs.get(cell._replace(seed=self.tuning_seed))
         if tuning is None:
-            raise TrainingError(f"Seed {TUNING_SEED} has left no choice of parameters.")
+            raise TrainingError(f"Seed {self.tuning_seed} has left no choice of parameters.")
         return tuning.chosen
 
     def _check_choices(self) -> None:
         """Refuse to start what would lack a choice of parameters hours later."""
-        if TUNING_SEED in self.seeds:
+        if self.tuning_seed in self.seeds:
             return
         runs = read_runs(self.output)
         for cell in self.cells():
-            if cell not in runs and is_tuned(cell.method) and cell._replace(seed=TUNING_SEED) not in runs:
+            if cell not in runs and is_tuned(cell.method) and cell._replace(seed=self.tuning_seed) not in runs:
                 raise ValueError(
-                    f"Seed {TUNING_SEED} chooses the parameters of {cell.method} on {cell.task}, but is not in"
-                    f" {self.output}; add {TUNING_SEED} to the seeds."
+                    f"Seed {self.tuning_seed} chooses the parameters of {cell.method} on {cell.task}, but is not in"
+                    f" {self.output}; add {self.tuning_seed} to the seeds."
                 )
 
 
