@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from lmfcn import __version__
+from lmfcn.cli.compare import compare
 from lmfcn.cli.demo import demo
 from lmfcn.cli.inspect import inspect
 
@@ -36,6 +37,7 @@ def _options(
 
 app.command()(demo)
 app.command()(inspect)
+app.command()(compare)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from lmfcn.experiments.runs import Run
 from lmfcn.experiments.statistics import Difference, Summary, paired_difference, summarize
 
 NOTHING = "-"
-_HEADINGS = (
+HEADINGS = (
     "train",
     "validation",
     "test",
@@ -34,7 +34,7 @@ def all_tables(runs: Collection[Run], tasks: Sequence[str], methods: Sequence[st
 def task_table(runs: Collection[Run], task: str, methods: Sequence[str]) -> str:
     """Return the table of one task: a row for each method, means over its seeds."""
     rows = [[method, *row(mine)] for method in methods if (mine := _select(runs, task, method))]
-    return _table([task, *_HEADINGS], rows)
+    return markdown_table([task, *HEADINGS], rows)
 
 
 def row(runs: Sequence[Run]) -> list[str]:
@@ -43,7 +43,7 @@ def row(runs: Sequence[Run]) -> list[str]:
     return [
         _mean(runs, "train_balanced_accuracy"),
         _mean(runs, "validation_balanced_accuracy"),
-        _spread(summarize([run.test_balanced_accuracy for run in runs])),
+        spread(summarize([run.test_balanced_accuracy for run in runs])),
         str(len(runs)),
         NOTHING if first.epochs is None else f"{_mean(runs, 'best_epoch', '.0f')} of {_mean(runs, 'epochs', '.0f')}",
         _mean(runs, "cpu_seconds", ".0f"),
@@ -61,7 +61,9 @@ def overview(runs: Collection[Run], tasks: Sequence[str], methods: Sequence[str]
     tasks = [task for task in tasks if any(run.task == task for run in runs)]
     columns = [_column(runs, task, methods) for task in tasks]
     rows = [[method, *(column[method] for column in columns)] for method in methods]
-    return _table(["test", *tasks], [entries for entries in rows if any(entry != NOTHING for entry in entries[1:])])
+    return markdown_table(
+        ["test", *tasks], [entries for entries in rows if any(entry != NOTHING for entry in entries[1:])]
+    )
 
 
 def comparison(runs: Collection[Run], tasks: Sequence[str], ours: str, theirs: str, *, corrected: bool = False) -> str:
@@ -84,7 +86,7 @@ def comparison(runs: Collection[Run], tasks: Sequence[str], ours: str, theirs: s
         "seeds",
         "seconds to their best, ours / theirs",
     ]
-    return _table(headings, rows)
+    return markdown_table(headings, rows)
 
 
 def matched(runs: Collection[Run], task: str, ours: str, theirs: str) -> list[tuple[Run, Run]]:
@@ -98,10 +100,11 @@ def _difference(pairs: Sequence[tuple[Run, Run]], *, corrected: bool) -> list[st
     scores = [[run.test_balanced_accuracy for run in side] for side in zip(*pairs, strict=True)]
     ratio = np.mean([mine.n_test / (mine.n_train + (mine.n_validation or 0)) for mine, _ in pairs])
     found = paired_difference(scores[0], scores[1], test_to_train=float(ratio) if corrected else 0.0)
-    return [f"**{found.mean:+.3f}**" if found.excludes_zero else f"{found.mean:+.3f}", _interval(found)]
+    return [f"**{found.mean:+.3f}**" if found.excludes_zero else f"{found.mean:+.3f}", interval(found)]
 
 
-def _interval(found: Difference) -> str:
+def interval(found: Difference) -> str:
+    """Return the two ends, or nothing where they are infinite."""
     return f"{found.low:+.3f} to {found.high:+.3f}" if math.isfinite(found.low) else NOTHING
 
 
@@ -126,14 +129,15 @@ def _column(runs: Collection[Run], task: str, methods: Sequence[str]) -> dict[st
     best, most = max(one.mean for one in found.values()), max(one.n for one in found.values())
     entries = dict.fromkeys(methods, NOTHING)
     for method, one in found.items():
-        text = _spread(one)
+        text = spread(one)
         # What looks the same in the table is marked the same.
         text = f"**{text}**" if f"{one.mean:.3f}" == f"{best:.3f}" else text
         entries[method] = text if one.n == most else f"{text} ({one.n} of {most} seeds)"
     return entries
 
 
-def _spread(found: Summary) -> str:
+def spread(found: Summary) -> str:
+    """Return mean ± standard deviation."""
     return f"{found.mean:.3f}" + ("" if found.deviation is None else f" ± {found.deviation:.3f}")
 
 
@@ -142,6 +146,7 @@ def _mean(runs: Sequence[Run], name: str, form: str = ".3f") -> str:
     return format(np.mean(values), form) if values else NOTHING
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of text as a table in Markdown."""
     heading, *lines = [f"| {' | '.join(entries)} |" for entries in (headings, *rows)]
     return "\n".join([heading, "|" + "---|" * len(headings), *lines])

@@ -184,7 +184,9 @@ def _cost(verdict: Verdict) -> list[str]:
     cheapest = min(cheaper, key=lambda rival: rival.seconds)
     factor = verdict.seconds / max(cheapest.seconds, 0.1)
     times = f"{factor:.1f}" if factor < 10 else f"{factor:.0f}"
-    return [f"{own}, {times} times the {_duration(cheapest.seconds)} of {cheapest.method}, which may be as good."]
+    return [
+        f"{own}, {times} times the {_duration(cheapest.seconds)} of {cheapest.method}, the cheapest on a level with it."
+    ]
 
 
 def _advice(verdict: Verdict) -> list[str]:

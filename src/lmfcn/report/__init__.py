@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lmfcn.experiments.comparing import Outcome
     from lmfcn.experiments.demo import DemoResult
 
 
@@ -13,7 +14,18 @@ def demo_report_writer() -> "Callable[[DemoResult, Path], None]":
     try:
         from lmfcn.report.demo import write_demo_report
     except ImportError as error:
-        raise ImportError(
-            f"Reports need matplotlib and jinja2 ({error}); install them with: pip install 'lmfcn[report]'."
-        ) from error
+        raise _missing(error) from error
     return write_demo_report
+
+
+def comparison_report_writer() -> "Callable[[Outcome, Path], None]":
+    """Return the function that writes the page of a comparison, or say what must be installed for it."""
+    try:
+        from lmfcn.report.comparison import write_comparison_report
+    except ImportError as error:
+        raise _missing(error) from error
+    return write_comparison_report
+
+
+def _missing(error: ImportError) -> ImportError:
+    return ImportError(f"Reports need matplotlib and jinja2 ({error}); install them with: pip install 'lmfcn[report]'.")

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from lmfcn.report.style import INK, KEPT, SUPPORT, TRAIN, VALIDATION, new_figure, tidy
+from lmfcn.report.style import COLORS, INK, KEPT, SUPPORT, TRAIN, VALIDATION, new_figure, tidy
 
 
 def training_curves(history: Any, kept_epoch: int) -> Figure:
@@ -40,7 +40,7 @@ def comparison_curves(histories: dict[str, Any]) -> Figure:
     """Draw validation accuracy of several methods against epochs, and against images back-propagated."""
     figure = new_figure(9.5, 3.6)
     by_epoch, by_images = figure.subplots(1, 2, sharey=True)
-    for (name, history), color in zip(histories.items(), ("#0072B2", "#D55E00", "#009E73", "#CC79A7"), strict=False):
+    for (name, history), color in zip(histories.items(), COLORS, strict=False):
         scores = history.column("validation_balanced_accuracy")
         done = np.cumsum([0, *history.column("n_backpropagated")[:-1]])
         by_epoch.plot(history.column("epoch"), scores, color=color, label=name)

@@ -5,13 +5,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from lmfcn import __version__
 from lmfcn.algorithm.settings import Settings
 from lmfcn.experiments.demo import DemoResult, DemoRun
-from lmfcn.files import write_text
 from lmfcn.report.curves import comparison_curves, training_curves
+from lmfcn.report.page import write_page
 from lmfcn.report.samples import sample_images
 from lmfcn.report.space import anchor_figure, epoch_frame, shared_limits
 from lmfcn.report.style import as_png, as_svg
@@ -19,10 +17,7 @@ from lmfcn.report.style import as_png, as_svg
 
 def write_demo_report(result: DemoResult, path: Path) -> None:
     """Write the page; a file of that name is replaced whole or not at all."""
-    environment = Environment(
-        loader=PackageLoader("lmfcn.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-    )
-    write_text(path, environment.get_template("demo.html").render(_content(result)))
+    write_page(path, "demo.html", _content(result))
 
 
 def _content(result: DemoResult) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import io
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 CLASS_COLORS = ("#0072B2", "#D55E00")
 REGION_COLORS = ("#cfe3f1", "#f8dcc8")
 CLASS_MARKERS = ("o", "X")

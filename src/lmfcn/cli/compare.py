@@ -1,0 +1,109 @@
+"""`lmfcn compare`: which method is best on your own images."""
+
+import math
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+from rich.console import Console
+from typer import Option
+
+if TYPE_CHECKING:
+    from lmfcn.data.framing import Color
+    from lmfcn.experiments.comparing import Comparison, Outcome
+    from lmfcn.experiments.runs import Cell
+
+
+def compare(
+    data: Annotated[Path, typer.Argument(help="Folder of class folders, table (.csv, .tsv), list (.txt) or .npz.")],
+    output: Annotated[Path, Option("--output", "-o", help="Folder for runs, tables and report.")] = Path("comparison"),
+    methods: Annotated[
+        list[str] | None, Option(help="Names joined by commas, or all. [default: eight, from LBP to LMFCN]")
+    ] = None,
+    repeats: Annotated[int | None, Option(min=1, help="Divisions of the images. [default: 5, or 3 if quick]")] = None,
+    time_budget: Annotated[float | None, Option(min=0.01, metavar="MINUTES", help="Begin nothing after this.")] = None,
+    size: Annotated[int | None, Option(min=8, metavar="PIXELS", help="Side to bring all images to.")] = None,
+    color: Annotated[str, Option(help="keep, grey or rgb: for images of mixed kinds.")] = "keep",
+    seed: Annotated[int, Option(min=0, help="Of the first repeat; the others count on from it.")] = 0,
+    ignore_split: Annotated[bool, Option("--ignore-split", help="Give up a division that DATA brings.")] = False,
+    quick: Annotated[bool, Option("--quick", help="Few epochs, small images: a first look, not a verdict.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Plain lines, no table that moves.")] = False,
+) -> None:
+    """Compare LMFCN with other methods on your own images, and say which is best.
+
+    Every method gets the same divisions (60 % to learn, 20 % to choose, 20 % to test; groups stay together), the same
+    tuning, and one look at the test images per repeat. Interrupted, or with more repeats or methods, the same command
+    goes on. Ends with code 1 if a training failed, 130 if it was interrupted.
+    """
+    from lmfcn.experiments.comparing import Outcome
+    from lmfcn.experiments.request import Request, prepare
+    from lmfcn.experiments.results import write_results
+    from lmfcn.experiments.selection import DEFAULT_METHODS
+    from lmfcn.parameters import check_choice
+
+    check_choice("--color", color, ("keep", "grey", "rgb"))
+    kept = cast("Color", color)
+    request = Request(data, output, methods or DEFAULT_METHODS, repeats, size, kept, seed, ignore_split, quick)
+    output.mkdir(parents=True, exist_ok=True)
+    comparison = prepare(request, verbose=not quiet)
+    _tell_beforehand(comparison)
+    failures, stopped = _measure(comparison, time_budget, live=not quiet and Console().is_terminal)
+    outcome = Outcome(comparison, comparison.runs(), failures, request.command)
+    _check_measured(outcome, stopped=stopped)
+    write_results(outcome, output)
+    _tell(outcome, output, _write_report(outcome, output / "report.html"))
+    raise typer.Exit(130 if stopped else 1 if failures else 0)
+
+
+def _tell_beforehand(comparison: "Comparison") -> None:
+    for method, reason in comparison.left_out.items():
+        typer.echo(f"{method} is left out: {reason}")
+    if any(comparison.data.n_leaks):
+        typer.echo(f"Note: {comparison.data.leak_sentence}")
+
+
+def _measure(comparison: "Comparison", minutes: float | None, *, live: bool) -> tuple[list[str], bool]:
+    """Run what is missing within the time; return sentences about failures, and whether the user stopped it."""
+    end = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    try:
+        if not live:
+            return comparison.run(typer.echo, lambda _: time.monotonic() < end), False
+        from lmfcn.cli.live import LiveTable
+
+        with LiveTable(comparison, Console()) as table:
+
+            def go_on(cell: "Cell") -> bool:
+                table.begin(cell)
+                return time.monotonic() < end
+
+            return comparison.run(table.tell, go_on), False
+    except KeyboardInterrupt:
+        return [], True
+
+
+def _check_measured(outcome: "Outcome", *, stopped: bool) -> None:
+    if outcome.runs:
+        return
+    if stopped:
+        raise KeyboardInterrupt
+    raise ValueError(f"No method could be measured. {' '.join(outcome.failures)}")
+
+
+def _write_report(outcome: "Outcome", path: Path) -> str:
+    """Write the page and return what to say about it; without the packages for it, the rest is there all the same."""
+    from lmfcn.report import comparison_report_writer
+
+    try:
+        write_comparison_report = comparison_report_writer()
+    except ImportError as error:
+        return str(error)
+    write_comparison_report(outcome, path)
+    return f"Report: {path}"
+
+
+def _tell(outcome: "Outcome", output: Path, report: str) -> None:
+    typer.echo("\n" + " ".join(outcome.verdict.sentences))
+    for remark in outcome.remarks:
+        typer.echo(f"- {remark}")
+    typer.echo(f"Tables: {output / 'results.md'} and results.csv\n{report}")

@@ -1,0 +1,143 @@
+"""All methods that can run, on repeated divisions of the user's own images."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lmfcn.data.collections import ImageCollection
+from lmfcn.experiments.measuring import ON_TOP_OF_CNN, Changes
+from lmfcn.experiments.own_data import DataSummary, parts_of
+from lmfcn.experiments.runs import Run, read_runs
+from lmfcn.experiments.study import GoOn, Report, Study
+from lmfcn.experiments.tasks import Parts
+from lmfcn.experiments.verdict import Verdict, judge, shared_runs
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods on repeated divisions of one collection.
+
+    Attributes
+    ----------
+    name : str
+        Of the collection, as runs and tables call it.
+    images : ImageCollection
+        With labels, and groups if there are any.
+    data : DataSummary
+    methods : sequence of str
+        Those that can run, and in `left_out` why others cannot, by their names.
+    seeds : sequence of int
+        One for each repeat; the first one chooses the parameters.
+    output : Path
+        File of runs, one line of JSON each.
+    changes : mapping of mappings
+        What differs from the defaults of each method.
+    quick : bool
+        Whether these changes are for a first look, which tables and report then say.
+    """
+
+    name: str
+    images: ImageCollection
+    data: DataSummary
+    methods: Sequence[str]
+    left_out: Mapping[str, str]
+    seeds: Sequence[int]
+    output: Path
+    changes: Changes
+    quick: bool = False
+
+    def run(self, report: Report, go_on: GoOn = lambda _: True) -> list[str]:
+        """Measure what is not in the file yet, repeat by repeat; return a sentence for each training that failed."""
+        self._check_same_data()
+        beside = [method for method in ON_TOP_OF_CNN if method in self.methods]
+        study = Study(
+            {self.name: self._parts},
+            self.methods,
+            self.seeds,
+            self.output,
+            self.changes,
+            beside=beside,
+            tuning_seed=self.seeds[0],
+            by_repeat=True,
+        )
+        return study.run(report, go_on)
+
+    def runs(self) -> list[Run]:
+        """Return the runs of these methods and repeats that are in the file."""
+        found = read_runs(self.output).values()
+        return [run for run in found if run.method in self.methods and run.seed in self.seeds]
+
+    def _parts(self, seed: int) -> Parts:
+        return parts_of(self.images, seed)
+
+    def _check_same_data(self) -> None:
+        runs = list(read_runs(self.output).values())
+        others = sorted({run.task for run in runs} - {self.name})
+        if others:
+            raise ValueError(f"{self.output} holds runs of {others[0]!r}, not of {self.name!r}; give another --output.")
+        # Every image is in every division, so one of them tells whether all images and labels are the same.
+        if runs and runs[0].split != self._parts(runs[0].seed).fingerprint():
+            raise ValueError(
+                f"{self.output} holds runs of other images, labels, groups or sizes than {self.name!r} has now; give"
+                " another --output, or the data as they were."
+            )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a comparison brought, for those who write it down.
+
+    Attributes
+    ----------
+    comparison : Comparison
+    runs : list of Run
+        All of them; `shared` are those of the repeats that every measured method has.
+    failures : list of str
+        A sentence for each training that failed.
+    command : str
+        What to type to run it again, or to go on.
+    """
+
+    comparison: Comparison
+    runs: list[Run]
+    failures: Sequence[str]
+    command: str
+
+    @property
+    def shared(self) -> list[Run]:
+        """The runs that the verdict is about."""
+        return shared_runs(self.runs)
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict on the shared runs."""
+        return judge(self.shared)
+
+    @property
+    def missing(self) -> list[str]:
+        """Methods that could run but have no run."""
+        measured = {run.method for run in self.runs}
+        return [method for method in self.comparison.methods if method not in measured]
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader of the verdict should know beside it."""
+        remarks = [f"{method} is left out: {reason}" for method, reason in self.comparison.left_out.items()]
+        if self.comparison.quick:
+            remarks.append(
+                "This was a quick look: few epochs, small images. Without --quick the methods can do better."
+            )
+        remarks += [f"A training failed: {failure}" for failure in self.failures]
+        if self.missing:
+            remarks.append(f"Not measured: {'; '.join(self.missing)}.")
+        n_repeats, n_asked = len({run.seed for run in self.shared}), len(self.comparison.seeds)
+        if n_repeats < n_asked:
+            remarks.append(
+                f"{n_repeats} of {n_asked} repeats are complete, and only those count here. The same command goes on."
+            )
+        if self.comparison.data.found.groups_per_class is None:
+            remarks.append(
+                "The images have no groups. If several come from one patient, slide or sheet, a column 'group' in a"
+                " table keeps them on one side; without it all test accuracies are too good."
+            )
+        return remarks

@@ -1,0 +1,97 @@
+"""What a user asks of a comparison, and how it becomes one."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lmfcn.data.collections import ImageCollection
+from lmfcn.data.framing import Color
+from lmfcn.experiments.comparing import Comparison
+from lmfcn.experiments.measuring import CHANGES, Changes
+from lmfcn.experiments.own_data import look_at, open_images
+from lmfcn.experiments.selection import DEFAULT_METHODS, QUICK_CHANGES, able_methods, choose_methods
+
+REPEATS, QUICK_REPEATS, QUICK_SIZE = 5, 3, 64
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options of `lmfcn compare`.
+
+    Attributes
+    ----------
+    data : Path
+        Folder, table, list or arrays of images.
+    output : Path
+        Folder for everything that is written.
+    methods : sequence of str
+        Names, "all", or names joined by commas.
+    repeats : int or None
+        Number of divisions; None leaves it to `quick`.
+    size : int or None
+        Side in pixels to bring all images to.
+    color : "keep", "grey" or "rgb"
+    seed : int
+        Of the first division; the others count on from it.
+    ignore_split : bool
+        Whether to give up a division that the data bring.
+    quick : bool
+        Whether a first look is enough: few epochs, few repeats, images of at most 64 pixels a side.
+    """
+
+    data: Path
+    output: Path = Path("comparison")
+    methods: Sequence[str] = DEFAULT_METHODS
+    repeats: int | None = None
+    size: int | None = None
+    color: Color = "keep"
+    seed: int = 0
+    ignore_split: bool = False
+    quick: bool = False
+
+    @property
+    def seeds(self) -> range:
+        """One seed for each repeat."""
+        return range(self.seed, self.seed + (self.repeats or (QUICK_REPEATS if self.quick else REPEATS)))
+
+    @property
+    def command(self) -> str:
+        """What to type to run it again."""
+        words = ["lmfcn", "compare", str(self.data), "--output", str(self.output), "--repeats", str(len(self.seeds))]
+        if tuple(self.methods) != DEFAULT_METHODS:
+            words += ["--methods", ",".join(self.methods)]
+        words += [] if self.size is None else ["--size", str(self.size)]
+        words += [] if self.color == "keep" else ["--color", self.color]
+        words += [] if self.seed == 0 else ["--seed", str(self.seed)]
+        words += ["--ignore-split"] if self.ignore_split else []
+        return shlex.join([*words, *(["--quick"] if self.quick else [])])
+
+
+def prepare(request: Request, changes: Changes | None = None, *, verbose: bool = False) -> Comparison:
+    """Check everything that can be checked before the first training, and return what is to run.
+
+    Parameters
+    ----------
+    request : Request
+    changes : mapping of mappings, optional
+        What differs from the defaults of each method, instead of what `quick` or a whole comparison changes.
+    verbose : bool, default=False
+        Show a progress bar while the images are read.
+    """
+    methods = choose_methods(request.methods)
+    images = _images(request)
+    data = look_at(images, request.seeds, verbose=verbose)
+    if changes is None:
+        changes = QUICK_CHANGES if request.quick else CHANGES
+    able, left_out = able_methods(methods, images, changes)
+    name = request.data.resolve().stem + (", quick" if request.quick else "")
+    output = request.output / "runs.jsonl"
+    return Comparison(name, images, data, able, left_out, request.seeds, output, changes, quick=request.quick)
+
+
+def _images(request: Request) -> ImageCollection:
+    images = open_images(request.data, size=request.size, color=request.color, ignore_split=request.ignore_split)
+    if request.quick and request.size is None and images.sizes().max() > QUICK_SIZE:
+        return images.resized(QUICK_SIZE)
+    return images

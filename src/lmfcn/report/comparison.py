@@ -1,0 +1,85 @@
+"""The page of a comparison, for readers who did not run it."""
+
+from collections import Counter
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from lmfcn.experiments.comparing import Outcome
+from lmfcn.experiments.own_data import FRACTIONS
+from lmfcn.experiments.results import runs_of
+from lmfcn.experiments.runs import Run
+from lmfcn.experiments.tables import HEADINGS, NOTHING, interval, row
+from lmfcn.experiments.verdict import FEWEST_REPEATS, Rival, Verdict
+from lmfcn.report.page import write_page
+from lmfcn.report.rivals import learning_curves, strip_plot
+from lmfcn.report.style import as_svg
+
+_SHOWN_PAIRS, _SHOWN_SIZES = 10, 8
+
+
+def write_comparison_report(outcome: Outcome, path: Path) -> None:
+    """Write the page; a file of that name is replaced whole or not at all."""
+    write_page(path, "comparison.html", _content(outcome))
+
+
+def _content(outcome: Outcome) -> dict[str, Any]:
+    verdict, shared, comparison = outcome.verdict, outcome.shared, outcome.comparison
+    methods = [verdict.winner, *(rival.method for rival in verdict.rivals)]
+    curves = learning_curves(shared, methods)
+    return {
+        "name": comparison.name,
+        "quick": comparison.quick,
+        "sentences": verdict.sentences,
+        "remarks": outcome.remarks,
+        "winner": verdict.winner,
+        "n_repeats": verdict.n_repeats,
+        "headings": [heading.replace("seeds", "repeats") for heading in HEADINGS],
+        "rows": [(method, row(runs_of(shared, method))) for method in methods],
+        "rivals": [_rival(verdict, rival) for rival in verdict.rivals],
+        "strips": as_svg(strip_plot({method: _tests(shared, method) for method in methods})),
+        "curves": None if curves is None else as_svg(curves),
+        "data": comparison.data,
+        "counts": [_counted(title, counts) for title, counts in _counters(outcome)],
+        "pairs": comparison.data.duplicates[:_SHOWN_PAIRS],
+        "n_parts": (shared[0].n_train, shared[0].n_validation, shared[0].n_test),
+        "shares": [f"{share:.0%}".replace("%", " %") for share in FRACTIONS],
+        "settings": [(method, _settings(runs_of(shared, method)[0])) for method in methods],
+        "command": outcome.command,
+        "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
+        "versions": shared[0].versions,
+    }
+
+
+def _rival(verdict: Verdict, rival: Rival) -> dict[str, str]:
+    told_apart = "no" if rival in verdict.level_with else "yes"
+    return {
+        "method": rival.method,
+        "behind": f"{rival.behind.mean:.3f}",
+        "interval": interval(rival.behind),
+        "p_value": "< 0.001" if rival.p_value < 0.001 else f"{rival.p_value:.3f}",
+        "more_than_chance": NOTHING if verdict.n_repeats < FEWEST_REPEATS else told_apart,
+    }
+
+
+def _tests(runs: list[Run], method: str) -> list[float]:
+    return [run.test_balanced_accuracy for run in runs_of(runs, method)]
+
+
+def _counters(outcome: Outcome) -> list[tuple[str, Counter[str]]]:
+    found = outcome.comparison.data.found
+    return [("Sizes", found.sizes), ("Channels", found.forms), ("Formats", found.formats)]
+
+
+def _counted(title: str, counts: Counter[str]) -> tuple[str, str]:
+    shown = ", ".join(f"{name} ({count})" for name, count in counts.most_common(_SHOWN_SIZES))
+    more = len(counts) - _SHOWN_SIZES
+    return title, shown + (f", and {more} more" if more > 0 else "")
+
+
+def _settings(run: Run) -> dict[str, str]:
+    """Return the parameters of a method, those that only say how to run left out."""
+    idle = ("verbose", "random_state", "device", "image_shape", "checkpoint_dir", "cache_dir", "n_jobs")
+    settings: Mapping[str, Any] = run.settings
+    return {name: str(value) for name, value in settings.items() if name not in idle and value is not None}
