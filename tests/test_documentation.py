@@ -79,12 +79,17 @@ def test_own_folder_example(tmp_path, monkeypatch, capsys, random):
 def test_compare_methods_example(tmp_path, capsys):
     random = np.random.default_rng(0)
     for label, grain in (("fine", 1), ("coarse", 4)):
-        (tmp_path / label).mkdir()
+        (tmp_path / "cloth" / label).mkdir(parents=True)
         for number in range(15):
             pixels = random.integers(0, 256, (16 // grain, 16 // grain), dtype=np.uint8)
-            Image.fromarray(np.kron(pixels, np.ones((grain, grain), np.uint8))).save(tmp_path / label / f"{number}.png")
+            picture = Image.fromarray(np.kron(pixels, np.ones((grain, grain), np.uint8)))
+            picture.save(tmp_path / "cloth" / label / f"{number}.png")
     example = runpy.run_path(str(ROOT / "examples" / "compare_methods.py"))
-    scores = example["main"](str(tmp_path), size=16, epochs=1, latent_dim=4, widths=(6,))
+    tiny = {"epochs": 1, "latent_dim": 4, "widths": (6,)}
+    changes = {"LMFCN": tiny, "CNN + SVM": tiny, "random-fcn": {"latent_dim": 4, "widths": (6,)}}
+    outcome = example["main"](str(tmp_path / "cloth"), str(tmp_path / "out"), size=16, repeats=1, changes=changes)
+    scores = {run.method: run.test_balanced_accuracy for run in outcome.runs}
     assert set(scores) == {"LMFCN", "CNN + SVM", "LBP", "random-fcn"}
     assert scores["LMFCN"] > 0.5 < scores["LBP"]
-    assert "chosen: " in capsys.readouterr().out
+    assert outcome.verdict.sentences[0] in capsys.readouterr().out
+    assert (tmp_path / "out" / "report.html").exists()

@@ -28,7 +28,8 @@ def demo_folder(tmp_path_factory):
 def test_help_tells_what_there_is():
     result = lmfcn("--help")
     assert result.returncode == 0
-    assert "demo" in result.stdout
+    for command in ("demo", "inspect", "compare"):
+        assert command in result.stdout
 
 
 def test_version():

@@ -37,7 +37,8 @@ def test_the_sentences_say_who_by_how_much_whether_by_chance_and_at_what_cost():
         " 0.010 ahead of GLCM with 0.910.",
         "It cannot be told apart from GLCM, as chance alone may explain the difference;"
         " its lead over the other one is more than chance explains.",
-        "One fit of CNN-CE took 2 min of computing, 60 times the 2.0 s of GLCM, the cheapest on a level with it.",
+        "One fit of CNN-CE took 2 min of computing, 60 times the 2.0 s of GLCM,"
+        " the cheapest that cannot be told apart from it.",
     ]
 
 

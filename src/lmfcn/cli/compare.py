@@ -86,7 +86,8 @@ def _check_measured(outcome: "Outcome", *, stopped: bool) -> None:
     if outcome.runs:
         return
     if stopped:
-        raise KeyboardInterrupt
+        typer.echo("Stopped before anything was measured.", err=True)
+        raise typer.Exit(130)
     raise ValueError(f"No method could be measured. {' '.join(outcome.failures)}")
 
 

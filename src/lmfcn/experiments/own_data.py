@@ -46,12 +46,13 @@ class DataSummary:
         """Say whether the same image may have been learnt from and tested on."""
         if not self.duplicates:
             return "No image is the same or nearly the same as another."
-        pairs = f"{len(self.duplicates)} pairs of images are the same or nearly the same"
-        if not any(self.n_leaks):
-            return f"{pairs}, but no repeat has both of a pair on two sides of its division."
+        pairs = f"Pairs of images that are the same or nearly the same: {len(self.duplicates)}"
+        most = max(self.n_leaks)
+        if most == 0:
+            return f"{pairs}; none is on two sides of a division."
         return (
-            f"{pairs}, and {max(self.n_leaks)} of them are on two sides of a division: test accuracies may be too"
-            " good. Remove duplicates, or give images that belong together the same group."
+            f"{pairs}; up to {most} of them {'is' if most == 1 else 'are'} on two sides of a division, so that test"
+            " accuracies may be too good. Remove duplicates, or give images that belong together the same group."
         )
 
 
@@ -110,7 +111,8 @@ def look_at(images: ImageCollection, seeds: Sequence[int], *, verbose: bool = Fa
     """
     divisions = [divide_by_shares(images, seed) for seed in seeds]
     images.form()
-    check_smallest_side(*(int(side) for side in images.sizes().min(axis=0)))
+    height, width = images.sizes().min(axis=0).tolist()
+    check_smallest_side(height, width)
     duplicates = find_duplicates(images, verbose=verbose)
     if duplicates.unreadable:
         raise CollectionError(duplicates.unreadable)

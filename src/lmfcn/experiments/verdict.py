@@ -184,9 +184,8 @@ def _cost(verdict: Verdict) -> list[str]:
     cheapest = min(cheaper, key=lambda rival: rival.seconds)
     factor = verdict.seconds / max(cheapest.seconds, 0.1)
     times = f"{factor:.1f}" if factor < 10 else f"{factor:.0f}"
-    return [
-        f"{own}, {times} times the {_duration(cheapest.seconds)} of {cheapest.method}, the cheapest on a level with it."
-    ]
+    theirs = f"{_duration(cheapest.seconds)} of {cheapest.method}"
+    return [f"{own}, {times} times the {theirs}, the cheapest that cannot be told apart from it."]
 
 
 def _advice(verdict: Verdict) -> list[str]:

@@ -1,7 +1,7 @@
 """The page of a comparison, for readers who did not run it."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from lmfcn.report.rivals import learning_curves, strip_plot
 from lmfcn.report.style import as_svg
 
 _SHOWN_PAIRS, _SHOWN_SIZES = 10, 8
+_FIRST = ("test", "seeds", "cpu seconds", "validation", "train")
+"""What a narrow screen shows without being moved."""
 
 
 def write_comparison_report(outcome: Outcome, path: Path) -> None:
@@ -35,8 +37,8 @@ def _content(outcome: Outcome) -> dict[str, Any]:
         "remarks": outcome.remarks,
         "winner": verdict.winner,
         "n_repeats": verdict.n_repeats,
-        "headings": [heading.replace("seeds", "repeats") for heading in HEADINGS],
-        "rows": [(method, row(runs_of(shared, method))) for method in methods],
+        "headings": _in_order(HEADINGS),
+        "rows": [(method, _in_order(row(runs_of(shared, method)))) for method in methods],
         "rivals": [_rival(verdict, rival) for rival in verdict.rivals],
         "strips": as_svg(strip_plot({method: _tests(shared, method) for method in methods})),
         "curves": None if curves is None else as_svg(curves),
@@ -50,6 +52,12 @@ def _content(outcome: Outcome) -> dict[str, Any]:
         "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
         "versions": shared[0].versions,
     }
+
+
+def _in_order(entries: Sequence[str]) -> list[str]:
+    """Return the entries of a row of the table with the most important ones in front."""
+    order = sorted(HEADINGS, key=lambda heading: _FIRST.index(heading) if heading in _FIRST else len(_FIRST))
+    return [entries[HEADINGS.index(heading)].replace("seeds", "repeats") for heading in order]
 
 
 def _rival(verdict: Verdict, rival: Rival) -> dict[str, str]:

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from lmfcn.experiments.runs import Run
 from lmfcn.report.style import COLORS, INK, new_figure, tidy
@@ -62,6 +62,7 @@ def learning_curves(runs: Collection[Run], methods: Sequence[str]) -> Figure | N
     by_epoch.xaxis.set_major_locator(MaxNLocator(integer=True))
     by_epoch.set_ylabel("validation balanced accuracy")
     by_seconds.set_xscale("symlog", linthresh=1.0)
+    by_seconds.xaxis.set_major_formatter(ScalarFormatter())
     by_seconds.set_xlim(left=0)
     figure.legend(*by_epoch.get_legend_handles_labels(), frameon=False, ncols=3, loc="outside upper center")
     return figure

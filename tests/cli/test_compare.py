@@ -1,0 +1,164 @@
+import io
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from lmfcn.cli import compare as command
+from lmfcn.cli import main as commands
+from lmfcn.experiments.runs import read_runs
+
+
+@pytest.fixture
+def folder(tmp_path, random):
+    for label, low in (("bark", 0), ("wood", 100)):
+        (tmp_path / "trees" / label).mkdir(parents=True)
+        for number in range(8):
+            pixels = random.integers(low, low + 150, (16, 16), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "trees" / label / f"{number}.png")
+    return tmp_path / "trees"
+
+
+@pytest.fixture
+def lmfcn(monkeypatch, capsys, tmp_path):
+    """Run the command in this process; return its exit code and what it said."""
+    monkeypatch.setattr("lmfcn.baselines.feature_svm.C_FACTORS", (1.0,))
+    monkeypatch.setattr("lmfcn.baselines.feature_svm.GAMMA_FACTORS", (1.0,))
+
+    def run(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["lmfcn", "compare", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            commands.main()
+        said = capsys.readouterr()
+        return ended.value.code, said.out, said.err
+
+    return run
+
+
+FAST = ("--methods", "pftas,LBP", "--repeats", "2")
+
+
+def test_compare_tells_and_writes(lmfcn, folder, tmp_path):
+    code, told, _ = lmfcn(folder, *FAST, "--quiet")
+    assert code == 0
+    lines = told.splitlines()
+    assert lines[0].startswith("trees      LBP                         seed 0 | test ")
+    assert len([line for line in lines if line.startswith("trees ")]) == 4
+    assert " has the best mean test balanced accuracy, " in told
+    assert "2 repeats cannot tell whether that is more than chance." in told
+    assert told.endswith("Report: comparison/report.html\n")
+    names = sorted(path.name for path in (tmp_path / "comparison").iterdir())
+    assert names == ["report.html", "results.csv", "results.md", "runs.jsonl"]
+    again, told, _ = lmfcn(folder, *FAST, "--quiet")
+    assert again == 0
+    assert not told.startswith("trees ")
+    assert len(read_runs(tmp_path / "comparison" / "runs.jsonl")) == 4
+
+
+def test_a_terminal_gets_a_table_that_moves(lmfcn, folder, monkeypatch):
+    screen = io.StringIO()
+    monkeypatch.setattr(command, "Console", lambda: Console(file=screen, force_terminal=True, width=90))
+    code, told, _ = lmfcn(folder, *FAST, "--output", "out")
+    assert code == 0
+    assert "seed 0" not in told
+    shown = screen.getvalue()
+    assert "Test balanced accuracy on trees" in shown
+    assert "Now: PFTAS, repeat 2 of 2." in shown
+    assert shown.count("2 of 2") >= 2
+
+
+def test_the_time_budget_ends_it_with_what_is_there(lmfcn, folder, monkeypatch, tmp_path):
+    clock = iter([0.0, 1.0, 2.0, 61.0])  # the start, and before each run
+    monkeypatch.setattr(command.time, "monotonic", lambda: next(clock))
+    code, told, _ = lmfcn(folder, *FAST, "--quiet", "--time-budget", "1")
+    assert code == 0
+    assert len(read_runs(tmp_path / "comparison" / "runs.jsonl")) == 2
+    assert "- 1 of 2 repeats are complete" in told
+
+
+def test_an_interrupt_leaves_tables_and_code_130(lmfcn, folder, monkeypatch, tmp_path):
+    from lmfcn.experiments import study
+
+    whole = study.measure
+
+    def interrupted(cell, *others):
+        if cell.seed == 1:
+            raise KeyboardInterrupt
+        yield from whole(cell, *others)
+
+    monkeypatch.setattr(study, "measure", interrupted)
+    code, told, _ = lmfcn(folder, *FAST, "--quiet")
+    assert code == 130
+    assert "The same command goes on." in told
+    assert "LBP" in (tmp_path / "comparison" / "results.md").read_text()
+    code, _, said = lmfcn(folder, *FAST, "--quiet", "--seed", "1", "--output", "other")
+    assert (code, said) == (130, "Stopped before anything was measured.\n")
+
+
+def test_a_failed_training_ends_with_code_1(lmfcn, folder, monkeypatch):
+    from lmfcn.algorithm.errors import TrainingError
+    from lmfcn.experiments import study
+
+    whole = study.measure
+
+    def failing(cell, *others):
+        if cell.method == "PFTAS":
+            raise TrainingError("The features are not finite.")
+        yield from whole(cell, *others)
+
+    monkeypatch.setattr(study, "measure", failing)
+    code, told, _ = lmfcn(folder, *FAST, "--quiet")
+    assert code == 1
+    assert "- A training failed: trees, PFTAS, seed 0: The features are not finite." in told
+    code, _, said = lmfcn(folder, "--methods", "PFTAS", "--repeats", "1", "--quiet", "--output", "other")
+    assert code == 2
+    assert "No method could be measured. trees, PFTAS, seed 0: The features are not finite." in said
+
+
+def test_without_the_extra_everything_but_the_report_is_there(lmfcn, folder, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "lmfcn.report.comparison", None)
+    code, told, _ = lmfcn(folder, *FAST, "--quiet")
+    assert code == 0
+    assert "pip install 'lmfcn[report]'" in told
+    assert not (tmp_path / "comparison" / "report.html").exists()
+    assert (tmp_path / "comparison" / "results.csv").exists()
+
+
+def test_quick_is_said_everywhere(lmfcn, folder, tmp_path):
+    code, told, _ = lmfcn(folder, "--methods", "LBP", "--quick", "--quiet")
+    assert code == 0
+    assert "- This was a quick look" in told
+    assert {run.seed for run in read_runs(tmp_path / "comparison" / "runs.jsonl").values()} == {0, 1, 2}
+    for name in ("results.md", "report.html"):
+        assert "trees, quick" in (tmp_path / "comparison" / name).read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nothing"], "nothing does not exist."),
+        (["trees", "--methods", "SVM"], "There is no method 'svm'; there are LMFCN; "),
+        (["trees", "--color", "red"], "--color must be one of 'keep', 'grey', 'rgb', got 'red'."),
+        (["trees/bark"], "must hold one folder of images per class"),
+        (["one"], "one must hold at least two classes, got one: bark."),
+        (["few"], "Class 'wood' has 2 images, too few for the fractions"),
+        (["groups.csv"], "The 2 groups cannot be split so that every class is on both sides"),
+        (["trees", "--output", "groups.csv"], "groups.csv"),
+    ],
+)
+def test_mistakes_end_with_one_sentence_and_code_2(lmfcn, folder, tmp_path, arguments, sentence):
+    for name, labels in (("one", ["bark"]), ("few", ["bark", "wood"])):
+        for label in labels:
+            (tmp_path / name / label).mkdir(parents=True)
+            for number in range(2 if label == "wood" else 8):
+                (tmp_path / name / label / f"{number}.png").write_bytes((folder / label / f"{number}.png").read_bytes())
+    rows = [f"trees/{label}/{number}.png,{label},{number % 2}" for label in ("bark", "wood") for number in range(8)]
+    (tmp_path / "groups.csv").write_text("path,label,group\n" + "\n".join(rows))
+    code, _, said = lmfcn(*arguments, "--quiet")
+    assert code == 2
+    assert said.startswith("Error: ")
+    assert said.count("\n") == 1
+    assert sentence in said
