@@ -76,7 +76,7 @@ def test_the_time_budget_ends_it_with_what_is_there(lmfcn, folder, monkeypatch, 
     code, told, _ = lmfcn(folder, *FAST, "--quiet", "--time-budget", "1")
     assert code == 0
     assert len(read_runs(tmp_path / "comparison" / "runs.jsonl")) == 2
-    assert "- 1 of 2 repeats are complete" in told
+    assert "- Complete repeats: 1 of 2," in told
 
 
 def test_an_interrupt_leaves_tables_and_code_130(lmfcn, folder, monkeypatch, tmp_path):

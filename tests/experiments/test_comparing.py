@@ -89,13 +89,13 @@ def test_what_the_time_cuts_off_is_done_the_next_time(folder):
     assert len(first.runs) == 3
     assert first.verdict.n_repeats == 1
     assert {run.seed for run in first.shared} == {0}
-    assert "1 of 2 repeats are complete, and only those count here. The same command goes on." in first.remarks
+    assert "Complete repeats: 1 of 2, and only those count here. The same command goes on." in first.remarks
     assert len(as_csv(first.runs).splitlines()) == 1 + 3
     before = (folder.parent / "out" / "runs.jsonl").read_text()
     whole = outcome_of(request(folder))
     assert len(whole.runs) == 4
     assert (folder.parent / "out" / "runs.jsonl").read_text().startswith(before)
-    assert not [remark for remark in whole.remarks if "complete" in remark]
+    assert not [remark for remark in whole.remarks if "Complete" in remark]
 
 
 def test_a_method_that_was_not_reached_is_named(folder):

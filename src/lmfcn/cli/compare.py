@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 def compare(
     data: Annotated[Path, typer.Argument(help="Folder of class folders, table (.csv, .tsv), list (.txt) or .npz.")],
     output: Annotated[Path, Option("--output", "-o", help="Folder for runs, tables and report.")] = Path("comparison"),
-    methods: Annotated[
-        list[str] | None, Option(help="Names joined by commas, or all. [default: eight, from LBP to LMFCN]")
-    ] = None,
-    repeats: Annotated[int | None, Option(min=1, help="Divisions of the images. [default: 5, or 3 if quick]")] = None,
+    methods: Annotated[list[str] | None, Option(help="Names joined by commas, or all; eight by default.")] = None,
+    repeats: Annotated[int | None, Option(min=1, help="Divisions of the images: 5, or 3 if quick.")] = None,
     time_budget: Annotated[float | None, Option(min=0.01, metavar="MINUTES", help="Begin nothing after this.")] = None,
     size: Annotated[int | None, Option(min=8, metavar="PIXELS", help="Side to bring all images to.")] = None,
     color: Annotated[str, Option(help="keep, grey or rgb: for images of mixed kinds.")] = "keep",

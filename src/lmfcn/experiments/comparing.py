@@ -133,7 +133,7 @@ class Outcome:
         n_repeats, n_asked = len({run.seed for run in self.shared}), len(self.comparison.seeds)
         if n_repeats < n_asked:
             remarks.append(
-                f"{n_repeats} of {n_asked} repeats are complete, and only those count here. The same command goes on."
+                f"Complete repeats: {n_repeats} of {n_asked}, and only those count here. The same command goes on."
             )
         if self.comparison.data.found.groups_per_class is None:
             remarks.append(

@@ -9,7 +9,7 @@ from pathlib import Path
 from lmfcn.experiments.comparing import Outcome
 from lmfcn.experiments.runs import Run
 from lmfcn.experiments.tables import HEADINGS, NOTHING, interval, markdown_table, row
-from lmfcn.experiments.verdict import FEWEST_REPEATS, Verdict
+from lmfcn.experiments.verdict import FEWEST_REPEATS, Rival, Verdict
 from lmfcn.files import write_text
 
 _COLUMNS = (
@@ -17,6 +17,8 @@ _COLUMNS = (
     *("n_train", "n_validation", "n_test", "cpu_seconds", "cpu_seconds_with_tuning", "n_weights", "epochs"),
     *("best_epoch", "n_backpropagated", "n_support_first", "n_support_kept", "split"),
 )
+
+RIVAL_HEADINGS = ("by", "95 % interval", "p, Holm's correction", "more than chance")
 
 
 def write_results(outcome: Outcome, folder: Path) -> None:
@@ -51,19 +53,19 @@ def results_table(outcome: Outcome) -> str:
 
 def rivals_table(verdict: Verdict) -> str:
     """Return what each method is behind the winner, and whether that is more than chance."""
-    level = verdict.level_with
-    rows = [
-        [
-            rival.method,
-            f"{rival.behind.mean:.3f}",
-            interval(rival.behind),
-            f"{rival.p_value:.3f}",
-            NOTHING if verdict.n_repeats < FEWEST_REPEATS else "no" if rival in level else "yes",
-        ]
-        for rival in verdict.rivals
-    ]
-    headings = [f"behind {verdict.winner}", "by", "95 % interval", "p, Holm's correction", "more than chance"]
-    return markdown_table(headings, rows)
+    return markdown_table([f"behind {verdict.winner}", *RIVAL_HEADINGS], rival_rows(verdict))
+
+
+def rival_rows(verdict: Verdict) -> list[list[str]]:
+    """Return the name of each method behind the winner and its entries under `RIVAL_HEADINGS`."""
+    return [[rival.method, f"{rival.behind.mean:.3f}", *_certainty(verdict, rival)] for rival in verdict.rivals]
+
+
+def _certainty(verdict: Verdict, rival: Rival) -> list[str]:
+    if verdict.n_repeats < FEWEST_REPEATS:
+        return [NOTHING] * 3
+    p_value = "< 0.001" if rival.p_value < 0.001 else f"{rival.p_value:.3f}"
+    return [interval(rival.behind), p_value, "no" if rival in verdict.level_with else "yes"]
 
 
 def as_csv(runs: Collection[Run]) -> str:

@@ -8,10 +8,9 @@ from typing import Any
 
 from lmfcn.experiments.comparing import Outcome
 from lmfcn.experiments.own_data import FRACTIONS
-from lmfcn.experiments.results import runs_of
+from lmfcn.experiments.results import RIVAL_HEADINGS, rival_rows, runs_of
 from lmfcn.experiments.runs import Run
-from lmfcn.experiments.tables import HEADINGS, NOTHING, interval, row
-from lmfcn.experiments.verdict import FEWEST_REPEATS, Rival, Verdict
+from lmfcn.experiments.tables import HEADINGS, row
 from lmfcn.report.page import write_page
 from lmfcn.report.rivals import learning_curves, strip_plot
 from lmfcn.report.style import as_svg
@@ -36,10 +35,10 @@ def _content(outcome: Outcome) -> dict[str, Any]:
         "sentences": verdict.sentences,
         "remarks": outcome.remarks,
         "winner": verdict.winner,
-        "n_repeats": verdict.n_repeats,
         "headings": _in_order(HEADINGS),
         "rows": [(method, _in_order(row(runs_of(shared, method)))) for method in methods],
-        "rivals": [_rival(verdict, rival) for rival in verdict.rivals],
+        "rival_headings": RIVAL_HEADINGS,
+        "rivals": rival_rows(verdict),
         "strips": as_svg(strip_plot({method: _tests(shared, method) for method in methods})),
         "curves": None if curves is None else as_svg(curves),
         "data": comparison.data,
@@ -58,17 +57,6 @@ def _in_order(entries: Sequence[str]) -> list[str]:
     """Return the entries of a row of the table with the most important ones in front."""
     order = sorted(HEADINGS, key=lambda heading: _FIRST.index(heading) if heading in _FIRST else len(_FIRST))
     return [entries[HEADINGS.index(heading)].replace("seeds", "repeats") for heading in order]
-
-
-def _rival(verdict: Verdict, rival: Rival) -> dict[str, str]:
-    told_apart = "no" if rival in verdict.level_with else "yes"
-    return {
-        "method": rival.method,
-        "behind": f"{rival.behind.mean:.3f}",
-        "interval": interval(rival.behind),
-        "p_value": "< 0.001" if rival.p_value < 0.001 else f"{rival.p_value:.3f}",
-        "more_than_chance": NOTHING if verdict.n_repeats < FEWEST_REPEATS else told_apart,
-    }
 
 
 def _tests(runs: list[Run], method: str) -> list[float]:
