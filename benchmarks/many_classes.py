@@ -22,7 +22,7 @@ from lmfcn.data.collections import ImageCollection
 from lmfcn.data.sources import open_collection
 from lmfcn.data.splits import Split, split
 
-UNTRAINED = {"epochs": 1, "passes": 1, "learning_rate": 1e-9}
+UNTRAINED = {"epochs": 1, "passes": 1, "learning_rate": 1e-9, "keep_untrained": False}
 VARIANTS = {
     "joint": {"strategy": "joint"},
     "one-vs-all": {"strategy": "one-vs-all"},

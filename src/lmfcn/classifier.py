@@ -28,13 +28,14 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
 
     A short convolutional network turns every image into a latent vector; in each epoch an RBF SVM on the
     latents finds the support vectors, and only they (and the misclassified, which are among them) are
-    back-propagated, towards anchors of their own class and away from other ones. At the end one SVM on the
-    latents of the best epoch decides.
+    back-propagated, towards anchors of their own class, away from other ones, and so that a linear layer can tell
+    their classes apart. At the end one SVM on the latents of the kept epoch, and on what the untrained network says,
+    decides.
 
     Parameters
     ----------
     latent_dim : int, optional
-        Length of the latent vector, *phi*; 64 unless a preset says otherwise.
+        Length of the latent vector that is trained, *phi*; 64 unless a preset says otherwise.
     widths : sequence of int, default=(64, 128)
         Filters of the hidden convolutions.
     first_filters : {"decorrelated", "random"}, optional
@@ -56,7 +57,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     C : float, optional
         Price of a margin violation in the SVM; 10 unless a preset says otherwise.
     gamma : "scale" or float, default="scale"
-        Width of the RBF kernel. "scale" follows the latents: `gamma_factor` / (latent_dim * variance).
+        Width of the RBF kernel. "scale" follows the latents: `gamma_factor` / (their number * variance).
     gamma_factor : float, default=1
         Factor on "scale".
     standardize : bool, optional
@@ -105,10 +106,12 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     class_weight : dict, "auto", "balanced" or None, default="auto"
         Factor on `C` for each class; "balanced" gives both sides of every SVM the same weight. "auto" leaves the
         SVMs alone and lets the last one lean towards rare classes, which does more for the balanced accuracy; it
-        makes no difference to classes of equal size.
+        makes no difference to classes of equal size. The linear layer of `head_weight` always weighs all classes
+        the same.
     refit : bool, optional
         Whether the SVM at the end chooses `C` and `gamma` by cross-validation and learns from the
-        validation images too (default), or stays that of the kept epoch.
+        validation images too (default); otherwise it is fitted on the training images, or stays that of the kept epoch
+        if there is one network.
     preset : {"paper"} or None, default=None
         Values for the parameters that are left at None. "paper" is the paper's loss on one batch with the
         optimiser and the constants of its authors' program.

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from lmfcn.algorithm.calibration import Calibration, calibrate, equal_prior_shift
 from lmfcn.algorithm.decision import Decision
-from lmfcn.algorithm.encode import Images, encode
+from lmfcn.algorithm.encode import encode
 from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, fit_final_svm
-from lmfcn.algorithm.first_filters import decorrelate_first_filters
+from lmfcn.algorithm.first_filters import decorrelate_first_filters, decorrelation
 from lmfcn.algorithm.history import EpochRecord
 from lmfcn.algorithm.latent_space import LatentSpace
 from lmfcn.algorithm.network import TextureFCN
@@ -90,8 +90,9 @@ def fit_model(data: TrainingData, plan: Plan) -> Fitted:
     check_kernel_memory(len(data.train) + (0 if data.validation is None else len(data.validation)))
     try:
         with reused_buffers():
-            trained = _train(data, plan)
-            members = _members(data, plan, trained)
+            root = decorrelation(data.train.images) if plan.first_filters == "decorrelated" else None
+            trained = _train(data, plan, root)
+            members = _members(data, plan, trained, root)
             final, rows = _final_svm(data, plan, Networks(members), trained)
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(_how_to_go_on(plan))
@@ -118,7 +119,7 @@ def calibrated(final: FinalSVM, labels: Tensor, prior_shift: float, *, held_out:
     return decision, calibration.under(final.held_out_scores.cpu() + shift, labels_out)
 
 
-def _train(data: TrainingData, plan: Plan) -> list[Trained]:
+def _train(data: TrainingData, plan: Plan, root: Tensor | None) -> list[Trained]:
     problem = _problem(data, plan)
     seeds = _network_seeds(data, plan)
     n_networks = len(seeds)
@@ -126,7 +127,7 @@ def _train(data: TrainingData, plan: Plan) -> list[Trained]:
     with epoch_progress("LMFCN", n_networks * (plan.settings.epochs + 1), visible=plan.verbose) as advance:
         observe = None if in_workers else _observer(plan.observe, advance)
         catch_up = None if in_workers else _note(advance)
-        make = partial(_make_training, data.form.channels, replace(plan, observe=None), observe, catch_up)
+        make = partial(_make_training, data.form.channels, root, replace(plan, observe=None), observe, catch_up)
         if not plan.one_vs_all:
             return [_run_interruptible(make(problem, seeds[0], 0), plan)]
         tasks = {
@@ -145,6 +146,7 @@ def _train(data: TrainingData, plan: Plan) -> list[Trained]:
 
 def _make_training(
     channels: int,
+    root: Tensor | None,
     plan: Plan,
     observe: Observer | None,
     catch_up: Callable[[EpochRecord], None] | None,
@@ -158,7 +160,7 @@ def _make_training(
     """
     checkpoint = None if plan.checkpoints is None else plan.checkpoints.of(number)
     generator = torch.Generator().manual_seed(seed)
-    network = _new_network(channels, plan, problem.images, generator)
+    network = _new_network(channels, root, plan, generator)
     save = None if checkpoint is None else checkpoint.save
     training = Training(network, problem, plan.settings, generator, observe, save)
     if checkpoint is not None:
@@ -174,14 +176,13 @@ def _network_seeds(data: TrainingData, plan: Plan) -> list[int]:
     return np.random.default_rng([plan.seed, 1]).integers(2**62, size=n_networks).tolist()
 
 
-def _new_network(channels: int, plan: Plan, images: Images, generator: torch.Generator) -> TextureFCN:
+def _new_network(channels: int, root: Tensor | None, plan: Plan, generator: torch.Generator) -> TextureFCN:
     network = TextureFCN(channels, plan.latent_dim, plan.widths, generator=generator)
-    if plan.first_filters == "decorrelated":
-        decorrelate_first_filters(network, images)
+    decorrelate_first_filters(network, root)
     return network.to(plan.device)
 
 
-def _members(data: TrainingData, plan: Plan, trained: list[Trained]) -> list[TextureFCN]:
+def _members(data: TrainingData, plan: Plan, trained: list[Trained], root: Tensor | None) -> list[TextureFCN]:
     """Return the networks of the model, the untrained one first if it is kept.
 
     Few images cannot teach everything that tells textures apart; what training lets go of is still there, and the SVM
@@ -190,7 +191,7 @@ def _members(data: TrainingData, plan: Plan, trained: list[Trained]) -> list[Tex
     members = [result.kept.network for result in trained]
     if plan.keep_untrained:
         generator = torch.Generator().manual_seed(_network_seeds(data, plan)[0])
-        untrained = _new_network(data.form.channels, plan, data.train.images, generator)
+        untrained = _new_network(data.form.channels, root, plan, generator)
         untrained.pooling = "all"
         members.insert(0, untrained)
     for network in members if plan.settings.refit or plan.keep_untrained else ():
@@ -200,14 +201,14 @@ def _members(data: TrainingData, plan: Plan, trained: list[Trained]) -> list[Tex
 
 
 def _run_interruptible(training: Training, plan: Plan) -> Trained:
-    """Run one training; when the user stops it, keep the best epoch so far."""
+    """Run one training; when the user stops it, keep what there is."""
     try:
         return training.run()
     except KeyboardInterrupt:
         if len(training.history) == 0:
             raise
         done, kept = training.history[-1].epoch, training.kept.epoch
-        message = f"Interrupted after epoch {done}; the best one so far, epoch {kept}, is kept. {_how_to_go_on(plan)}"
+        message = f"Interrupted after epoch {done}; epoch {kept} is kept. {_how_to_go_on(plan)}"
         return Trained(training.kept, training.history, message)
 
 

@@ -81,7 +81,7 @@ def plan_of(parameters: Parameters, settings: Settings, classes: np.ndarray, see
 
 def record_of(parameters: Parameters, data: TrainingData, plan: Plan) -> dict[str, Any]:
     """Return what a model comes from, as JSON can hold it."""
-    told = {name: value for name, value in parameters.items() if name not in _NO_PART_OF_THE_RESULT}
+    told = {name: value for name, value in resolved(parameters).items() if name not in _NO_PART_OF_THE_RESULT}
     return {
         "parameters": {name: _plain(value) for name, value in {**told, "device": str(plan.device)}.items()},
         "seed": plan.seed,
@@ -93,6 +93,12 @@ def record_of(parameters: Parameters, data: TrainingData, plan: Plan) -> dict[st
         },
         "versions": versions(),
     }
+
+
+def resolved(parameters: Parameters) -> dict[str, Any]:
+    """Return all parameters, those that the user left open with the value that they get."""
+    recipe = _recipe(parameters)
+    return {name: recipe.get(name) if value is None else value for name, value in parameters.items()}
 
 
 def _recipe(parameters: Parameters) -> dict[str, Any]:

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from lmfcn.algorithm.first_filters import decorrelate_first_filters, inverse_root, patch_covariance
+from lmfcn.algorithm import first_filters
+from lmfcn.algorithm.first_filters import decorrelate_first_filters, decorrelation, inverse_root, patch_covariance
 from lmfcn.algorithm.network import TextureFCN
 
 
@@ -36,7 +37,7 @@ def test_half_of_the_filters_see_decorrelated_patches(network, random):
     smooth = random.normal(128, 40, (20, 4, 4, 2)).repeat(4, axis=1).repeat(4, axis=2)  # neighbours are equal
     images = (smooth + random.normal(0, 4, smooth.shape)).clip(0, 255).astype(np.uint8)
     before = network.features[0].weight.detach().clone()
-    decorrelate_first_filters(network, images)
+    decorrelate_first_filters(network, decorrelation(images))
     after = network.features[0].weight.detach()
     assert torch.equal(after[::2], before[::2])
     torch.testing.assert_close(after.flatten(1).norm(dim=1), before.flatten(1).norm(dim=1))
@@ -52,12 +53,16 @@ def test_half_of_the_filters_see_decorrelated_patches(network, random):
 
 @pytest.mark.parametrize(
     "images",
-    [np.full((4, 8, 8, 2), 7, np.uint8), np.zeros((4, 2, 2, 2), np.uint8)],
-    ids=["constant", "smaller than a filter"],
+    [
+        *(np.full((20, 32, 32, 2), value, np.uint8) for value in (0, 7, 77, 255)),
+        np.arange(32, dtype=np.uint8).reshape(4, 2, 2, 2),
+    ],
+    ids=["black", "dark", "grey", "white", "smaller than a filter"],
 )
 def test_filters_stay_where_images_say_nothing(network, images):
     before = network.features[0].weight.detach().clone()
-    decorrelate_first_filters(network, images)
+    assert decorrelation(images) is None
+    decorrelate_first_filters(network, None)
     assert torch.equal(network.features[0].weight, before)
 
 
@@ -65,3 +70,27 @@ def test_large_images_give_some_of_their_patches(random):
     images = random.integers(0, 256, (1, 300, 200, 1)).astype(np.uint8)
     covariance = patch_covariance(images, 3)
     torch.testing.assert_close(covariance, torch.eye(9, dtype=torch.float64) / 12, atol=0.01, rtol=0)
+
+
+def test_many_channels_take_fewer_patches(random, monkeypatch):
+    images = random.integers(0, 256, (4, 40, 40, 3)).astype(np.uint16)
+    monkeypatch.setattr(first_filters, "_MOST_WORK", 1.0)  # which leaves 16 patches for each of the 27 values
+    seen = sum(len(patches) for patches in first_filters._patches(images, 3))
+    assert 16 * 27 / 2 < seen <= 16 * 27
+    assert decorrelation(images).shape == (27, 27)
+
+
+def test_images_of_mixed_sizes_and_depths(random):
+    class Lazy:
+        def __init__(self, images):
+            self.images, self.size_numbers = images, np.arange(len(images))
+
+        def __len__(self):
+            return len(self.images)
+
+        def batch(self, positions):
+            return np.stack([self.images[position] for position in positions])
+
+    images = [random.integers(0, 65536, (size, size + 1, 1)).astype(np.uint16) for size in (5, 9, 2)]
+    expected = np.cov(np.concatenate([slow_patches(image[None] / 257.0) for image in images[:2]]).T, bias=True)
+    np.testing.assert_allclose(patch_covariance(Lazy(images), 3).numpy(), expected, atol=1e-6)

@@ -134,6 +134,12 @@ def test_the_latest_epoch_that_is_about_as_good_as_the_best_is_kept(textures, mo
     assert training.kept.epoch == kept
 
 
+def test_the_standard_error_of_unequal_classes(textures):
+    problem = replace(problem_of(textures), validation_labels=torch.tensor([0] * 9 + [1]))
+    error = training_of(problem)._standard_error(0.8)
+    assert error == pytest.approx((0.2 * 0.8 / 9 + 0.2 * 0.8 / 1) ** 0.5 / 2)  # of the mean of two recalls
+
+
 def test_without_validation_images_the_last_epoch_is_kept(textures):
     training = training_of(problem_of(textures, validate=False))
     training.run()

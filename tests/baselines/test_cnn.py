@@ -12,7 +12,10 @@ from lmfcn.algorithm.errors import TrainingError
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.baselines import network_training
 from lmfcn.baselines.cnn import CNNClassifier, LinearCriterion, _balancing, matched_filters
+from lmfcn.baselines.network_svm import RandomFCN
 from lmfcn.baselines.network_training import NetworkRecord, NetworkTraining
+from lmfcn.baselines.tuning import candidates_for
+from lmfcn.classifier import LMFCNClassifier
 
 
 def quick(**changes) -> CNNClassifier:
@@ -231,3 +234,10 @@ def test_it_can_start_and_look_as_lmfcn_does(textures, monkeypatch):
         CNNClassifier(views="all").fit(*textures)
     with pytest.raises(ValueError, match="first_filters must be one of"):
         CNNClassifier(first_filters="learnt").fit(*textures)
+
+
+def test_everyone_is_tuned_among_the_same_rates():
+    ours, theirs = candidates_for(LMFCNClassifier()), candidates_for(CNNClassifier())
+    assert ours == [{}, {"learning_rate": 3e-4}, {"weight_decay": 0.1}]  # whose own rate is the other one
+    assert theirs == [{}, {"learning_rate": 1e-3}, {"weight_decay": 0.1}]
+    assert candidates_for(RandomFCN()) == [{}]

@@ -186,3 +186,27 @@ def test_labels_that_a_file_cannot_hold(saved, tmp_path):
 def test_saving_where_no_folder_is(saved, tmp_path):
     with pytest.raises(FileNotFoundError):
         saved[0].save(tmp_path / "nowhere" / "m.lmfcn")
+
+
+def test_files_of_the_first_format_are_read(textures, tmp_path):
+    fitted = LMFCNClassifier(
+        keep_untrained=False, refit=False, latent_dim=4, widths=(6,), epochs=1, random_state=0, device="cpu"
+    ).fit(*textures)
+    path = tmp_path / "old.lmfcn"
+    fitted.save(path)
+    values, tensors = read_tensors(path, KIND, VERSION)
+    assert tensors["network-0.features.0.weight"].dtype == torch.float32  # rounding would lose something here
+    del values["networks"]["pooling"]
+    write_tensors(path, KIND, 1, values, tensors)
+    assert np.array_equal(lmfcn.load(path).predict_proba(textures[0]), fitted.predict_proba(textures[0]))
+
+
+def test_a_decision_in_half_precision_is_refused(textures, tmp_path):
+    path = tmp_path / "model.lmfcn"
+    LMFCNClassifier(latent_dim=4, widths=(6,), epochs=1, random_state=0, device="cpu").fit(*textures).save(path)
+    values, tensors = read_tensors(path, KIND, VERSION)
+    assert tensors["network-0.features.0.weight"].dtype == torch.float16
+    tensors["decision.mean"] = tensors["decision.mean"].half()
+    write_tensors(path, KIND, VERSION, values, tensors)
+    with pytest.raises(FileError, match="not floating point numbers of single or double precision"):
+        lmfcn.load(path)

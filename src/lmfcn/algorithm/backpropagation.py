@@ -151,9 +151,14 @@ class Descent:
         return torch.cat([space.anchors.moved, space.margin.support]).unique()
 
     def _loss(self, latents: Tensor, images: Tensor, space: LatentSpace) -> Tensor:
-        moved = space.decision.scale.apply(latents)
-        loss = self.settings.anchor_weight * losses(moved, images, space, self.settings).total
-        return loss if self.head is None else loss + self.settings.head_weight * self.head(latents, self.labels[images])
+        loss = latents.new_zeros(())
+        if self.settings.anchor_weight:
+            moved = space.decision.scale.apply(latents)
+            loss = self.settings.anchor_weight * losses(moved, images, space, self.settings).total
+        supports = torch.isin(images, space.margin.support)
+        if self.head is not None and bool(supports.any()):
+            loss = loss + self.settings.head_weight * self.head(latents[supports], self.labels[images[supports]])
+        return loss
 
     def _batches(self, images: Images, moved: np.ndarray) -> Iterator[np.ndarray]:
         size = len(moved) if self.settings.batch_size == "all" else self.settings.batch_size

@@ -13,30 +13,43 @@ from lmfcn.algorithm.network import TextureFCN
 FIRST_FILTERS = ("decorrelated", "random")
 _MOST_IMAGES = 128
 _PATCHES_PER_IMAGE = 4096
+_MOST_WORK = 2e10
+"""Most multiplications for a covariance, unless fewer than _PATCHES_PER_VALUE patches per value are left."""
+_PATCHES_PER_VALUE = 16
 _DAMPING = 0.01
 """Share of the mean variance that is added to every direction, so that pixel noise is not blown up."""
+_LEAST_VARIANCE = 1e-10
+"""Of a pixel in [0, 1]; less is rounding."""
 
 
-def decorrelate_first_filters(network: TextureFCN, images: Images) -> None:
-    """Let every other filter of the first convolution look at decorrelated patches.
+def decorrelate_first_filters(network: TextureFCN, root: Tensor | None) -> None:
+    """Let every other filter of the first convolution look at decorrelated patches; `root` is their *W*.
 
     Neighbouring pixels, and the colours of one pixel, are nearly equal in most images: a random filter then measures
     brightness and hardly anything else. A filter *f* of decorrelated patches is the filter *W f* of the patches
     themselves, with *W* = (covariance + damping)^(-1/2): in this basis all directions vary alike, fine structure as
     much as brightness. Half of the filters stay as they are, for what brightness tells.
-
-    Images that are smaller than a filter say nothing, and neither do constant ones: the filters then stay.
     """
-    convolution = next(network.blocks())[0]
-    covariance = patch_covariance(images, convolution.kernel_size[0])
-    if covariance is None or not float(covariance.diagonal().sum()) > 0:
+    if root is None:
         return
+    convolution = next(network.blocks())[0]
     with torch.no_grad():
         filters = convolution.weight[1::2].flatten(start_dim=1).cpu().double()
-        changed = filters @ inverse_root(covariance, _DAMPING)
+        changed = filters @ root
         # The length of a filter sets how fast it learns behind a batch normalisation.
         changed *= (filters.square().sum(dim=1) / changed.square().sum(dim=1)).sqrt()[:, None]
         convolution.weight[1::2] = changed.to(convolution.weight).reshape_as(convolution.weight[1::2])
+
+
+def decorrelation(images: Images, size: int = 3) -> Tensor | None:
+    """Return *W* (c * size^2, c * size^2) for patches of the images.
+
+    None if the images say nothing: they are smaller than a filter, or constant.
+    """
+    covariance = patch_covariance(images, size)
+    if covariance is None or float(covariance.diagonal().max()) < _LEAST_VARIANCE:
+        return None
+    return inverse_root(covariance, _DAMPING)
 
 
 def patch_covariance(images: Images, size: int) -> Tensor | None:
@@ -64,9 +77,12 @@ def inverse_root(covariance: Tensor, damping: float) -> Tensor:
 
 def _patches(images: Images, size: int) -> Iterator[Tensor]:
     """Go through the patches (m, c * size^2), image by image."""
-    for part in equal_size_batches(images, spread_out(len(images), _MOST_IMAGES), 1):
+    chosen = spread_out(len(images), _MOST_IMAGES)
+    for part in equal_size_batches(images, chosen, 1):
         pixels = to_batch(take(images, part), torch.device("cpu"))  # some devices have no double precision
         height, width = pixels.shape[2:]
         if min(height, width) >= size:
-            stride = int(np.ceil(np.sqrt(height * width / _PATCHES_PER_IMAGE)))
+            values = pixels.shape[1] * size**2
+            most = min(_PATCHES_PER_IMAGE, max(_MOST_WORK / values**2, _PATCHES_PER_VALUE * values) / len(chosen))
+            stride = int(np.ceil(np.sqrt(height * width / max(most, 1))))
             yield unfold(pixels, size, stride=stride)[0].T.double()

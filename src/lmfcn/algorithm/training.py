@@ -115,7 +115,7 @@ class Training:
         self.history: History[EpochRecord] = History()
 
     def run(self) -> Trained:
-        """Train until the last epoch, or until no image has an anchor any more; go on where `history` ends."""
+        """Train until the last epoch, or until there is nothing to move; go on where `history` ends."""
         while not self.finished:
             record, space = self.train_epoch(len(self.history))
             self.history.append(record)
@@ -128,7 +128,7 @@ class Training:
 
     @property
     def finished(self) -> bool:
-        """Whether the last epoch moved nothing: it was the one that only measures, or nobody had an anchor."""
+        """Whether the last epoch moved nothing: it was the one that only measures, or no image had a reason to."""
         return len(self.history) > 0 and self.history[-1].n_backpropagated == 0
 
     def train_epoch(self, epoch: int) -> tuple[EpochRecord, LatentSpace]:
@@ -191,8 +191,14 @@ class Training:
             return score > self.kept.score
         # A hundred validation images cannot tell epochs apart that differ by an image or two, but training goes on.
         best = max(self.history.column("validation_balanced_accuracy"))
-        n_images = len(self.problem.validation_labels) if self.problem.validation_labels is not None else 1
-        return score >= best - math.sqrt(best * (1 - best) / n_images)
+        return score >= best - self._standard_error(best)
+
+    def _standard_error(self, score: float) -> float:
+        """Return that of a validation balanced accuracy, as if every class were recognised equally well."""
+        labels = self.problem.validation_labels
+        counts = torch.ones(1) if labels is None else labels.bincount()
+        counts = counts[counts > 0]
+        return math.sqrt(score * (1 - score) * float((1 / counts).sum())) / len(counts)
 
     def _describe(self, space: LatentSpace, latents: Tensor) -> dict[str, Any]:
         """Return the part of an epoch's record that its latents, and its latent space, tell."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, multi_margin_loss
 
 from lmfcn.algorithm.encode import encode
-from lmfcn.algorithm.first_filters import FIRST_FILTERS, decorrelate_first_filters
+from lmfcn.algorithm.first_filters import FIRST_FILTERS, decorrelate_first_filters, decorrelation
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.baselines.network_training import Criterion, NetworkTraining, Schedule, TrainedNetwork
 from lmfcn.data.seeds import RandomState, as_generator
@@ -150,7 +150,7 @@ class CNNClassifier(ImageClassifier):
             widths, latent_dim = matched_filters(n_classes, data.form.channels, latent_dim, widths)
         network = TextureFCN(data.form.channels, latent_dim, widths, generator=generator)
         if self.first_filters == "decorrelated":
-            decorrelate_first_filters(network, data.train.images)
+            decorrelate_first_filters(network, decorrelation(data.train.images))
         weights = _balancing(data.train.numbers) if self.balanced else None
         criterion = LinearCriterion(latent_dim, n_classes, self.loss, weights, generator)
         training = NetworkTraining(network.to(device), criterion.to(device), data, self._schedule, generator)

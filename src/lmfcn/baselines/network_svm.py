@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from lmfcn.algorithm.encode import encode
-from lmfcn.algorithm.first_filters import FIRST_FILTERS, decorrelate_first_filters
+from lmfcn.algorithm.first_filters import FIRST_FILTERS, decorrelate_first_filters, decorrelation
 from lmfcn.algorithm.network import POOLING, TextureFCN
 from lmfcn.algorithm.refresh import refresh_and_encode
 from lmfcn.baselines.cnn import CNNClassifier
@@ -96,7 +96,7 @@ class RandomFCN(NetworkSVC):
             data.form.channels, self.latent_dim, tuple(self.widths), pooling=self.pooling, generator=generator
         )
         if self.first_filters == "decorrelated":
-            decorrelate_first_filters(network, data.train.images)
+            decorrelate_first_filters(network, decorrelation(data.train.images))
         self.network_ = network.to(device)
         refresh_and_encode(self.network_, data.train.images, device)
 

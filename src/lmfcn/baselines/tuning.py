@@ -12,10 +12,25 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from lmfcn.algorithm.errors import TrainingError
+from lmfcn.algorithm.settings import Settings
 from lmfcn.data.seeds import as_generator
 
-CANDIDATES: tuple[Mapping[str, float], ...] = ({}, {"learning_rate": 1e-3}, {"weight_decay": 0.1})
-"""What is tried: the defaults (which all methods share: 0.0003 and 0.01), a larger rate, more decay."""
+RATES = (3e-4, 1e-3)
+MORE_DECAY = 0.1
+
+
+def candidates_for(estimator: Any) -> list[dict[str, float]]:
+    """Return what is tried: the estimator as it is, the other one of two learning rates, and more weight decay.
+
+    An estimator without a learning rate has nothing to tune.
+    """
+    parameters = estimator.get_params(deep=False)
+    if "learning_rate" not in parameters:
+        return [{}]
+    # LMFCN leaves open what its recipe decides.
+    rate = Settings().learning_rate if parameters["learning_rate"] is None else parameters["learning_rate"]
+    other = RATES[0] if rate > RATES[0] else RATES[1]
+    return [{}, {"learning_rate": other}, {"weight_decay": MORE_DECAY}]
 
 
 @dataclass(frozen=True)
@@ -57,7 +72,7 @@ class Tuned(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     estimator : estimator
         LMFCN or a comparator.
     candidates : sequence of dict, optional
-        Parameters to try; `CANDIDATES` by default.
+        Parameters to try; those of `candidates_for` by default.
 
     Attributes
     ----------
@@ -107,7 +122,7 @@ class Tuned(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
 
     def _candidates(self) -> list[Mapping[str, Any]]:
         if self.candidates is None:
-            return list(CANDIDATES) if "learning_rate" in self.estimator.get_params(deep=False) else [{}]
+            return list(candidates_for(self.estimator))
         sound = isinstance(self.candidates, Sequence) and all(isinstance(one, Mapping) for one in self.candidates)
         if not sound or not self.candidates:
             raise ValueError(f"candidates must be a list of at least one dict of parameters, got {self.candidates!r}.")

@@ -10,6 +10,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 from lmfcn.algorithm.history import EpochRecord, History
 from lmfcn.algorithm.latent_space import LatentSpace
+from lmfcn.algorithm.settings import Settings
 from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.network_training import NetworkRecord
 from lmfcn.classifier import LMFCNClassifier
@@ -61,6 +62,7 @@ def run_demo(settings: DemoSettings, *, verbose: bool = True) -> DemoResult:
     """Draw the images, train the three models one after the other and test each once."""
     train, validation, test = _draw(settings)
     spaces: list[LatentSpace] = []
+    recipe = Settings()
     shared: dict[str, Any] = {"epochs": settings.epochs, "random_state": settings.seed, "verbose": verbose}
     ours: dict[str, Any] = {"sv_close": 5, "wr_close": 1, "sh_close": 0, **shared}
     # What the figures show is then all that the SVM at the end sees.
@@ -69,7 +71,13 @@ def run_demo(settings: DemoSettings, *, verbose: bool = True) -> DemoResult:
         "LMFCN, 2 dimensions": flat,
         "LMFCN, 16 dimensions": LMFCNClassifier(latent_dim=16, **ours),
         # Twice the epochs make about as many back-propagated images: an epoch of the CNN goes once through all of them.
-        "CNN, 16 dimensions": CNNClassifier(latent_dim=16, **{**shared, "epochs": 2 * settings.epochs}),
+        "CNN, 16 dimensions": CNNClassifier(
+            latent_dim=16,
+            first_filters="decorrelated",
+            views=recipe.views,
+            learning_rate=recipe.learning_rate,
+            **{**shared, "epochs": 2 * settings.epochs},
+        ),
     }
     runs = [_run(name, model, train, validation, test) for name, model in models.items()]
     return DemoResult(settings, train, train[1], runs, spaces)

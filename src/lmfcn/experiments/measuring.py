@@ -17,6 +17,7 @@ from lmfcn.classifier import LMFCNClassifier
 from lmfcn.experiments.learning import learning_figures
 from lmfcn.experiments.runs import Cell, Run
 from lmfcn.experiments.tasks import Part, Parts
+from lmfcn.plans import resolved
 from lmfcn.versions import versions
 
 METHODS: dict[str, Callable[..., Any]] = {
@@ -134,8 +135,8 @@ def _accuracy(fitted: Any, part: Part) -> float:
 
 
 def _settings(fitted: Any) -> dict[str, Any]:
-    """Return the parameters as JSON knows them; those that LMFCN left to its preset with the value they got."""
+    """Return the parameters as JSON knows them; those that LMFCN left to its recipe with the value they got."""
     parameters = fitted.get_params(deep=False)
-    if hasattr(fitted, "settings_"):
-        parameters |= asdict(fitted.settings_)
+    if isinstance(fitted, LMFCNClassifier):
+        parameters = {**resolved(parameters), **asdict(fitted.settings_)}
     return json.loads(json.dumps(parameters, default=str))

@@ -3,11 +3,11 @@
 python -m lmfcn.experiments.study DATA --tasks lung neu-20 gaussians --seeds 0 1 2 --output study.jsonl
 
 DATA holds `neu` and `usptex` (a folder per class) and `lung` (a table groups.csv with path, label and group);
-Gaussians are drawn, and the textures come with scikit-image. Learning rate and weight decay of every method that trains
-are chosen among the same three candidates by the validation images of seed 0; the other seeds use that choice. (Some of
-those validation images are test images of other seeds; with one choice among three, for every method alike, that is
-tolerable.) Test images are looked at once per run. Every run is a line of JSON in the output file; runs that are there
-already are not repeated, so several processes or days can share the work.
+Gaussians are drawn, and the textures come with scikit-image. LMFCN runs with its defaults. Learning rate and weight
+decay of every comparator that trains are chosen among three candidates by the validation images of seed 0; the other
+seeds use that choice. (Some of those validation images are test images of other seeds, which can only help the
+comparators.) Test images are looked at once per run. Every run is a line of JSON in the output file; those that are
+there already are not repeated, so the work can be spread over days, or over processes with other tasks.
 With --table the lines are printed as tables and nothing is run.
 """
 

@@ -174,8 +174,8 @@ def _check_decision(parts: dict[str, Tensor], n_latents: int, n_scores: int) -> 
     }
     if {name: tuple(part.shape) for name, part in parts.items()} != expected or n_support == 0:
         raise ValueError("the parts of its decision do not fit each other")
-    if not all(part.is_floating_point() for part in parts.values()):
-        raise ValueError("its decision has parts that are not floating point numbers")
+    if not all(part.dtype in (torch.float32, torch.float64) for part in parts.values()):
+        raise ValueError("its decision has parts that are not floating point numbers of single or double precision")
     if bool((parts["std"] <= 0).any()):
         raise ValueError("its latents have a standard deviation that is not positive")
 

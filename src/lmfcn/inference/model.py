@@ -24,7 +24,7 @@ class Networks(nn.Module):
         self.members = nn.ModuleList(networks)
 
     def forward(self, batch: Tensor) -> Tensor:
-        """Return latents (b, n_networks * n_latents)."""
+        """Return latents (b, n_latents), those of all networks."""
         return torch.cat([network(batch) for network in self.members], dim=1)
 
 
@@ -36,7 +36,7 @@ class TextureModel(nn.Module):
     Parameters
     ----------
     networks : sequence of TextureFCN
-        One, or one per class.
+        One, or one per class; before them the untrained one, if it is kept.
     decision : Decision
         The RBF SVM on their latents.
     calibration : Calibration

@@ -22,7 +22,12 @@ def training_curves(history: Any, kept_epoch: int) -> Figure:
     counts.plot(epochs, history.column("n_misclassified"), color=SUPPORT, linestyle="--", label="misclassified")
     counts.set(title="Training images")
     counts.set_ylim(bottom=0)
-    for name, style in (("support_loss", "-"), ("correction_loss", "--"), ("separation_loss", ":")):
+    for name, style in (
+        ("support_loss", "-"),
+        ("correction_loss", "--"),
+        ("separation_loss", ":"),
+        ("head_loss", "-."),
+    ):
         if any(history.column(name)):
             losses.plot(epochs, history.column(name), style, color=INK, label=name.replace("_", " "))
     losses.set(title="Loss at the start of the epoch")
