@@ -30,9 +30,9 @@ def compare(
 ) -> None:
     """Compare LMFCN with other methods on your own images, and say which is best.
 
-    Every method gets the same divisions (60 % to learn, 20 % to choose, 20 % to test; groups stay together), the same
-    tuning, and one look at the test images per repeat. Interrupted, or with more repeats or methods, the same command
-    goes on. Ends with code 1 if a training failed, 130 if it was interrupted.
+    All methods get the same divisions (60 % to learn, 20 % to choose, 20 % to test; groups stay together) and one look
+    at the test images per repeat; those we compare with are tuned first. Interrupted, or with more repeats or methods,
+    the same command goes on. Ends with code 1 if a training failed, 130 if it was interrupted.
     """
     from lmfcn.experiments.comparing import Outcome
     from lmfcn.experiments.request import Request, prepare
