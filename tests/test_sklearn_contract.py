@@ -70,7 +70,7 @@ def test_shapes_and_order_of_classes(estimator, X, data):
     assert fitted.dual_coef_.shape == (3, len(fitted.support_))
     assert fitted.intercept_.shape == (3,)
     assert fitted.n_features_in_ == 1
-    assert fitted.transform(X).shape == (n, 4 if fitted.strategy == "joint" else 12)
+    assert fitted.transform(X).shape == (n, 6 + 4 + 4 * (1 if fitted.strategy == "joint" else 3))
     assert is_classifier(fitted)
 
 
@@ -195,8 +195,8 @@ def test_names_of_the_latents_and_data_frames(data):
     fitted = quick().set_output(transform="pandas").fit(*data)
     frame = fitted.transform(data[0])
     assert frame.columns.tolist() == fitted.get_feature_names_out().tolist()
-    assert frame.columns.tolist() == [f"lmfcnclassifier{number}" for number in range(4)]
-    assert frame.shape == (len(data[1]), 4)
+    assert frame.columns.tolist() == [f"lmfcnclassifier{number}" for number in range(14)]
+    assert frame.shape == (len(data[1]), 14)
 
 
 @pytest.mark.parametrize(
