@@ -97,3 +97,11 @@ def test_other_divisions_and_nothing_are_refused():
         judge([*BEST, *NEAR[:4]])
     with pytest.raises(ValueError, match="no run to judge"):
         judge([])
+
+
+def test_equals_have_no_lead():
+    scores = [0.9, 0.95, 1.0]
+    sentences = judge([*runs_of("GLCM", scores, seconds=3.0), *runs_of("LBP", scores)]).sentences
+    assert sentences[0].startswith("LBP has the best")
+    assert sentences[0].endswith("practically the same as GLCM.")
+    assert sentences[1] == "It cannot be told apart from GLCM."

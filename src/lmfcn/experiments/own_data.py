@@ -14,7 +14,7 @@ from lmfcn.data.inspection import Inspection
 from lmfcn.data.leaks import describe_pairs, find_duplicates, pairs_across
 from lmfcn.data.sources import open_collection
 from lmfcn.data.splits import Split, split
-from lmfcn.experiments.tasks import Part, Parts
+from lmfcn.experiments.tasks import Parts, parts_at
 
 FRACTIONS = (0.6, 0.2, 0.2)
 """Shares of the images for training, for choosing, and for the test."""
@@ -93,9 +93,7 @@ def divide_by_shares(images: ImageCollection, seed: int) -> Split:
 
 def parts_of(images: ImageCollection, seed: int) -> Parts:
     """Return the three parts of the division of a seed."""
-    positions = divide_by_shares(images, seed)
-    chosen = (images[part] for part in (positions.train, positions.validation, positions.test))
-    return Parts(*(Part(part, part.labels) for part in chosen))
+    return parts_at(images, divide_by_shares(images, seed))
 
 
 def look_at(images: ImageCollection, seeds: Sequence[int], *, verbose: bool = False) -> DataSummary:

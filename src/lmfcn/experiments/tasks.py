@@ -13,7 +13,7 @@ from lmfcn.data.collections import ImageCollection
 from lmfcn.data.fingerprint import fingerprint
 from lmfcn.data.seeds import as_generator
 from lmfcn.data.sources import open_collection
-from lmfcn.data.splits import split
+from lmfcn.data.splits import Split, split
 from lmfcn.data.synthetic import make_gaussians
 
 LUNG_CLASSES = ("lung_aca", "lung_n", "lung_scc")
@@ -48,7 +48,11 @@ Task = Callable[[Path, int], Parts]
 
 def divide(images: ImageCollection, counts: Sequence[int | None], seed: int) -> Parts:
     """Divide a collection class by class and never through a group; `counts` are those of `split`."""
-    positions = split(images.labels, counts=counts, groups=images.groups, random_state=seed)
+    return parts_at(images, split(images.labels, counts=counts, groups=images.groups, random_state=seed))
+
+
+def parts_at(images: ImageCollection, positions: Split) -> Parts:
+    """Return the three parts of a collection that a division lists."""
     chosen = (images[part] for part in (positions.train, positions.validation, positions.test))
     return Parts(*(Part(part, part.labels) for part in chosen))
 

@@ -166,6 +166,8 @@ def _chance(verdict: Verdict) -> str:
     if not level:
         rest = "the other method" if len(verdict.rivals) == 1 else f"each of the {len(verdict.rivals)} others"
         return f"Its lead over {rest} is more than chance explains."
+    if len(level) == len(verdict.rivals) and verdict.rivals[0].behind.mean == 0:
+        return f"It cannot be told apart from {_list(level, 'or')}."
     if len(level) == len(verdict.rivals):
         return f"Chance alone may explain its lead: it cannot be told apart from {_list(level, 'or')}."
     n_worse = len(verdict.rivals) - len(level)
