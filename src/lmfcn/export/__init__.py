@@ -1,0 +1,1 @@
+"""A fitted model for other programs: ONNX and torch.export."""

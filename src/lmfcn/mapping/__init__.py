@@ -1,0 +1,1 @@
+"""What is where: texture maps of large images."""

@@ -1,0 +1,1 @@
+"""The local web page: a fitted model in a browser."""
