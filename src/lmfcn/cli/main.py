@@ -10,6 +10,7 @@ from rich.markup import escape
 from lmfcn import __version__
 from lmfcn.cli.compare import compare
 from lmfcn.cli.demo import demo
+from lmfcn.cli.export import export
 from lmfcn.cli.inspect import inspect
 
 app = typer.Typer(
@@ -38,6 +39,7 @@ def _options(
 app.command()(demo)
 app.command()(inspect)
 app.command()(compare)
+app.command()(export)
 
 
 def main() -> None:

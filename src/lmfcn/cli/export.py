@@ -1,0 +1,48 @@
+"""`lmfcn export`: a fitted model for other programs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+if TYPE_CHECKING:
+    from lmfcn.export import Agreement
+    from lmfcn.inference.model import TextureModel
+
+
+def export(
+    path: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that lmfcn wrote, such as model.lmfcn.")],
+    output: Annotated[Path, Option("--output", "-o", help="File to write: .onnx, or .pt2 for torch.export.")],
+    images: Annotated[
+        Path | None, Option("--images", "-i", help="Your own images (folder, table, file), to compare with too.")
+    ] = None,
+    tolerance: Annotated[float, Option(min=0, help="Largest difference of scores and probabilities.")] = 1e-4,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="No progress, no summary.")] = False,
+) -> None:
+    """Write a model for programs without lmfcn: ONNX, or torch.export.
+
+    The file holds the whole model: pixels in; label, scores and probabilities out. Before it is written its answers
+    are compared with the model's on images of many sizes. If a label or a score differs, nothing is written.
+    """
+    ending = output.suffix.lower()
+    if ending not in (".onnx", ".pt2"):
+        raise ValueError(f"The output must end in .onnx or .pt2, got {output.name!r}.")
+    from lmfcn.export import export_onnx, export_torch
+    from lmfcn.inference.files import load
+
+    write = export_onnx if ending == ".onnx" else export_torch
+    model = load(path)
+    agreement = write(model, output, images=images, tolerance=tolerance, verbose=not quiet)
+    if not quiet:
+        typer.echo(_summary(model, agreement, output))
+
+
+def _summary(model: "TextureModel", agreement: "Agreement", output: Path) -> str:
+    return (
+        f"{output}: {output.stat().st_size / 1e6:.1f} MB, {len(model.classes)} classes,"
+        f" {model.form.channels} x {model.form.pixels} pixels.\n"
+        f"Compared with the model on {agreement.n_images} images of {agreement.n_sizes} sizes"
+        f" ({agreement.n_labels} of {len(model.classes)} classes among the answers): all labels equal,"
+        f" scores within {agreement.largest_difference:.1g}."
+    )

@@ -1,0 +1,68 @@
+"""The fitted model as one traced graph: pixels in, class numbers, scores and probabilities out."""
+
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from lmfcn.algorithm.calibration import probabilities
+from lmfcn.algorithm.encode import fold_batch_norm, scale_pixels
+from lmfcn.data.form import ImageForm
+from lmfcn.inference.model import TextureModel
+
+OUTPUTS = ("number", "scores", "probabilities")
+PIXEL_TYPES = {"uint8": torch.uint8, "uint16": torch.uint16, "float": torch.float32}
+_EXAMPLE_SIDES = (24, 40)  # any two that differ; a side of one would be taken for a constant
+
+
+class Graph(nn.Module):
+    """What `TextureModel` does to an array of images, from the same parts, in one module without Python around it."""
+
+    def __init__(self, model: TextureModel) -> None:
+        super().__init__()
+        self.networks = fold_batch_norm(model.networks)
+        self.decision = model.decision
+        self.sharpness = model.calibration.sharpness
+
+    def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return class numbers (b,), scores (b, n_scores) and probabilities (b, n_classes) of images (b, h, w, c)."""
+        scores = self.decision.scores(self.networks(scale_pixels(images)))
+        predicted = probabilities(scores, self.sharpness)
+        return predicted.argmax(dim=1), scores, predicted
+
+
+def trace(model: TextureModel) -> torch.export.ExportedProgram:
+    """Return the graph for any number of images, and for any size unless the model takes rows of a fixed one."""
+    sides = fixed_sides(model.form)
+    example = [side or usual for side, usual in zip(sides, _EXAMPLE_SIDES, strict=True)]
+    images = torch.zeros(2, *example, model.form.channels, dtype=PIXEL_TYPES[model.form.pixels])
+    dynamic = [0, *(axis for axis, side in enumerate(sides, start=1) if side is None)]
+    shapes = (dict.fromkeys(dynamic, torch.export.Dim.DYNAMIC),)
+    with torch.no_grad(), silence():
+        return torch.export.export(Graph(model).eval(), (images,), dynamic_shapes=shapes)
+
+
+def fixed_sides(form: ImageForm) -> tuple[int | None, int | None]:
+    """Return height and width where a model of rows says them, None where any will do."""
+    if form.row_shape is None:
+        return None, None
+    height, width = (None if side == -1 else side for side in form.row_shape[:2])
+    return height, width
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Keep to itself what translators say about themselves: nothing of it is the user's doing."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)
+
+

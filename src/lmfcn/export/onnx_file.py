@@ -1,0 +1,129 @@
+"""One ONNX file from a fitted model, written only if onnxruntime gives the model's own answers with it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from lmfcn import __version__
+from lmfcn.baselines.extras import needs
+from lmfcn.export.agreement import TOLERANCE, Agreement, Answers, compare
+from lmfcn.export.description import describe
+from lmfcn.export.graph import OUTPUTS, silence, trace
+from lmfcn.export.sample_images import sample_batches, user_batches
+from lmfcn.export.target import check_place, check_tolerance, exportable
+from lmfcn.files import write_bytes
+from lmfcn.inference.model import TextureModel
+
+OPSET = 18
+INPUT = "images"
+_AXES = ("batch", "height", "width", "channels")
+
+
+def export_onnx(
+    model: Any, path: str | Path, *, images: Any = None, tolerance: float = TOLERANCE, verbose: bool = False
+) -> Agreement:
+    """Write a fitted model as an ONNX file that onnxruntime runs without lmfcn, and return how well they agree.
+
+    The graph takes `images` (batch, height, width, channels) as the model takes arrays, and gives `label`, `number`
+    (of the class), `scores` and `probabilities`. Its metadata say the rest: docs/export.md.
+
+    Parameters
+    ----------
+    model : TextureModel or fitted LMFCNClassifier
+    path : path that ends in .onnx
+    images : images, a collection, a folder or paths, optional
+        Some of them are compared too, besides textures drawn towards the support vectors and noise.
+    tolerance : float, default=1e-4
+        The largest difference of scores and probabilities that is accepted, noted in the file.
+    verbose : bool, default=False
+        Whether to show progress.
+
+    Returns
+    -------
+    Agreement
+
+    Raises
+    ------
+    DisagreementError
+        If a label or a score differs; then nothing is written.
+    ImportError
+        Without the packages of the extra `onnx`.
+    """
+    model, path, tolerance = exportable(model), check_place(path, ".onnx"), check_tolerance(tolerance)
+    for package in ("onnx", "onnxruntime", "onnxscript"):
+        needs(package, "onnx")
+    batches = [*sample_batches(model), *(() if images is None else user_batches(model, images))]
+    proto = _translate(model)
+    agreement = compare(model, run_onnx(proto.SerializeToString()), batches, tolerance, verbose=verbose)
+    for name, value in describe(model, agreement, tolerance).items():
+        proto.metadata_props.add(key=name, value=json.dumps(value))
+    write_bytes(path, proto.SerializeToString())
+    return agreement
+
+
+def run_onnx(content: bytes) -> Callable[[np.ndarray], Answers]:
+    """Return a function from images (b, h, w, c) to the answers of an ONNX file on the CPU."""
+    onnxruntime = needs("onnxruntime", "onnx")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3  # errors; the rest is about the graph, not about the answers
+    session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
+
+    def run(images: np.ndarray) -> Answers:
+        found = session.run(["label", "scores", "probabilities"], {INPUT: images})
+        return found[0], found[1], found[2]
+
+    return run
+
+
+def _translate(model: TextureModel) -> Any:
+    """Return the model as an ONNX protocol buffer."""
+    try:
+        with silence():
+            program = torch.onnx.export(
+                trace(model),
+                dynamo=True,
+                opset_version=OPSET,
+                input_names=[INPUT],
+                output_names=OUTPUTS,
+                external_data=False,
+                verbose=False,
+            )
+    except Exception as error:  # torch.onnx raises nearly anything, pages long
+        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+        raise RuntimeError(f"torch.onnx cannot translate the model: {reason}. Try other versions of torch.") from error
+    proto = program.model_proto if program is not None else None
+    _tidy(proto)
+    _add_labels(proto, model.classes)
+    return proto
+
+
+def _tidy(proto: Any) -> None:
+    """Give axes their names, and remove notes about the exporting machine: paths, lines of code."""
+    graph = proto.graph
+    axes = dict(zip((axis.dim_param for axis in graph.input[0].type.tensor_type.shape.dim), _AXES, strict=True))
+    for value in (*graph.input, *graph.output):
+        for axis in value.type.tensor_type.shape.dim:
+            if axis.dim_param:
+                axis.dim_param = axes[axis.dim_param]
+    del graph.value_info[:]
+    for part in (proto, graph, *graph.input, *graph.output, *graph.node, *graph.initializer):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    graph.name = "lmfcn"
+    proto.producer_name, proto.producer_version = "lmfcn", __version__
+
+
+def _add_labels(proto: Any, classes: np.ndarray) -> None:
+    """Let the graph look up the label (b,) of the class number."""
+    onnx = needs("onnx", "onnx")
+    if classes.dtype.kind in "iu" and classes.dtype != np.uint64:
+        classes = classes.astype(np.int64)
+    table = onnx.numpy_helper.from_array(classes.astype(object) if classes.dtype.kind == "U" else classes, "classes")
+    proto.graph.initializer.append(table)
+    proto.graph.node.append(onnx.helper.make_node("Gather", ["classes", "number"], ["label"], name="label"))
+    label = onnx.helper.make_tensor_value_info("label", table.data_type, ["batch"])
+    proto.graph.output.insert(0, label)
