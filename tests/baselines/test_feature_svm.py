@@ -12,12 +12,12 @@ from lmfcn.algorithm.settings import Settings
 from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.descriptor_svm import DescriptorSVC
 from lmfcn.baselines.descriptors import DESCRIPTORS
-from lmfcn.baselines.extras import needs
 from lmfcn.baselines.feature_cache import FeatureCache
 from lmfcn.baselines.feature_svm import FeatureSVC, _joined_groups
 from lmfcn.baselines.methods import METHODS
 from lmfcn.baselines.network_svm import CNNSVC, RandomFCN
 from lmfcn.data.training_data import LabelledImages
+from lmfcn.extras import needs
 
 
 class Brightness(FeatureSVC):

@@ -11,12 +11,12 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from lmfcn.baselines.descriptors import DESCRIPTORS, LENGTHS, Descriptor, check_describable
-from lmfcn.baselines.extras import needs
 from lmfcn.baselines.feature_cache import FeatureCache, check_cache_folder
 from lmfcn.baselines.feature_svm import FeatureSVC
 from lmfcn.data.loading import LoadedImages, form_of
 from lmfcn.data.seeds import RandomState
 from lmfcn.data.training_data import TrainingData
+from lmfcn.extras import needs
 from lmfcn.parameters import check_choice, check_jobs
 from lmfcn.progress import item_progress
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from lmfcn.baselines.extras import needs
 from lmfcn.data.framing import to_color
+from lmfcn.extras import needs
 
 GLCM_DISTANCES = (1, 2, 4)
 GLCM_ANGLES = (0.0, np.pi / 4, np.pi / 2, 3 * np.pi / 4)

@@ -14,11 +14,11 @@ from torch import Tensor
 from lmfcn.algorithm.encode import encoding_batch, equal_size_batches, fold_batch_norm, take, to_batch
 from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, Rule, choose_rule
 from lmfcn.algorithm.network import TextureFCN
-from lmfcn.baselines.extras import needs
 from lmfcn.baselines.network_svm import CNNSVC
 from lmfcn.data.loading import LoadedImages
 from lmfcn.data.seeds import RandomState
 from lmfcn.data.training_data import TrainingData
+from lmfcn.extras import needs
 from lmfcn.parameters import check_integer
 
 C_VALUES = (1.0, 0.1, 10.0, 100.0)

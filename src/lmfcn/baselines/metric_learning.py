@@ -11,11 +11,11 @@ from lmfcn.algorithm.geometry import gamma_from_scale, latent_scale, rbf_kernel,
 from lmfcn.algorithm.margin import fit_margin
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.settings import Settings
-from lmfcn.baselines.extras import needs
 from lmfcn.baselines.network_svm import TrainedNetworkSVC
 from lmfcn.baselines.network_training import Criterion, NetworkTraining, TrainedNetwork
 from lmfcn.data.seeds import RandomState
 from lmfcn.data.training_data import TrainingData
+from lmfcn.extras import needs
 from lmfcn.memory import reused_buffers
 from lmfcn.parameters import check_choice, check_device
 

@@ -12,11 +12,11 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from lmfcn.algorithm.encode import equal_size_batches, take, to_batch
-from lmfcn.baselines.extras import needs
 from lmfcn.baselines.feature_svm import FeatureSVC
 from lmfcn.data.loading import LoadedImages
 from lmfcn.data.seeds import RandomState
 from lmfcn.data.training_data import TrainingData
+from lmfcn.extras import needs
 from lmfcn.parameters import check_choice, check_device, check_integer
 from lmfcn.progress import item_progress
 

@@ -44,5 +44,5 @@ def _summary(model: "TextureModel", agreement: "Agreement", output: Path) -> str
         f" {model.form.channels} x {model.form.pixels} pixels.\n"
         f"Compared with the model on {agreement.n_images} images of {agreement.n_sizes} sizes"
         f" ({agreement.n_labels} of {len(model.classes)} classes among the answers): all labels equal,"
-        f" scores within {agreement.largest_difference:.1g}."
+        f" scores and probabilities within {max(agreement.largest_difference, 1e-12):.0e}."
     )

@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lmfcn.baselines.extras import needs
 from lmfcn.data.collections import ImageCollection
 from lmfcn.data.fingerprint import fingerprint
 from lmfcn.data.seeds import as_generator
 from lmfcn.data.sources import open_collection
 from lmfcn.data.splits import Split, split
 from lmfcn.data.synthetic import make_gaussians
+from lmfcn.extras import needs
 
 LUNG_CLASSES = ("lung_aca", "lung_n", "lung_scc")
 _USPTEX_CLASSES = 20

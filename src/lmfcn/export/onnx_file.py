@@ -9,12 +9,12 @@ import numpy as np
 import torch
 
 from lmfcn import __version__
-from lmfcn.baselines.extras import needs
 from lmfcn.export.agreement import TOLERANCE, Agreement, Answers, compare
 from lmfcn.export.description import describe
 from lmfcn.export.graph import OUTPUTS, silence, trace
 from lmfcn.export.sample_images import sample_batches, user_batches
 from lmfcn.export.target import check_place, check_tolerance, exportable
+from lmfcn.extras import needs
 from lmfcn.files import write_bytes
 from lmfcn.inference.model import TextureModel
 

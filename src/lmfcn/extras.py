@@ -1,4 +1,4 @@
-"""Packages that only some comparators and tasks need."""
+"""Packages that only some parts need."""
 
 from importlib import import_module
 from typing import Any
