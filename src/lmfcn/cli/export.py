@@ -39,9 +39,11 @@ def export(
 
 
 def _summary(model: "TextureModel", agreement: "Agreement", output: Path) -> str:
+    from lmfcn.data.framing import describe_channels
+
     return (
         f"{output}: {output.stat().st_size / 1e6:.1f} MB, {len(model.classes)} classes,"
-        f" {model.form.channels} x {model.form.pixels} pixels.\n"
+        f" images of {describe_channels(model.form.channels, model.form.pixels)}.\n"
         f"Compared with the model on {agreement.n_images} images of {agreement.n_sizes} sizes"
         f" ({agreement.n_labels} of {len(model.classes)} classes among the answers): all labels equal,"
         f" scores and probabilities within {max(agreement.largest_difference, 1e-12):.0e}."
