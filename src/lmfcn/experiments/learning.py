@@ -37,7 +37,9 @@ def _columns(history: AnyHistory) -> dict[str, list[Any]]:
     """Return every quantity over the epochs, as JSON can hold it; seconds without digits that mean nothing."""
     names = vars(history[0])
     return {
-        name: [round(value, 4) for value in history.column(name)] if name.startswith("seconds") else history.column(name)
+        name: [round(value, 4) for value in history.column(name)]
+        if name.startswith("seconds")
+        else history.column(name)
         for name in names
     }
 

@@ -40,6 +40,8 @@ from lmfcn.parameters import check_choice, check_integer
 TUNING_SEED = 0
 
 Report = Callable[[str], None]
+Parter = Callable[[int], Parts]
+"""From a seed to the parts of a task."""
 GoOn = Callable[[Cell], bool]
 """Told each cell before it is run; False ends the study."""
 
@@ -73,7 +75,7 @@ class Study:
         Address of a running dask scheduler.
     """
 
-    tasks: Mapping[str, Callable[[int], Parts]]
+    tasks: Mapping[str, Parter]
     methods: Sequence[str]
     seeds: Sequence[int]
     output: Path
