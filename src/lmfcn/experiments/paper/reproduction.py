@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lmfcn.experiments.paper.profiles import Profile, changes_of
+from lmfcn.experiments.paper.profiles import QUICK_SENTENCE, Profile, changes_of
 from lmfcn.experiments.paper.rows import Row
 from lmfcn.experiments.runs import Cell, Run
 from lmfcn.experiments.selection import CHEAP_FIRST
@@ -71,6 +71,18 @@ class Reproduction:
     def obstacle(self, row: Row) -> str | None:
         """Return why a row cannot be measured, or None if it can."""
         return self.missing.get(row.printed.images, self.left_out.get(row.method))
+
+    @property
+    def notes(self) -> list[str]:
+        """What is to be known before anything runs."""
+        images = {row.printed.images for row in self.rows}
+        methods = {row.method for row in self.rows}
+        return [
+            *([QUICK_SENTENCE] if self.profile.is_quick else []),
+            *(f"{name} is missing: {reason}." for name, reason in self.missing.items() if name in images),
+            *(f"{name} is not run: {reason.rstrip('.')}." for name, reason in self.left_out.items() if name in methods),
+            *self.remarks,
+        ]
 
     def run(self, report: Report, go_on: GoOn = lambda _: True) -> list[str]:
         """Measure what is not in the file yet; return a sentence for each training that failed."""

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lmfcn.experiments.paper.latex import as_latex
+from lmfcn.experiments.paper.outcome import Outcome
 from lmfcn.experiments.paper.printed import TITLES
 from lmfcn.experiments.paper.profiles import QUICK_SENTENCE
-from lmfcn.experiments.paper.reproduction import Reproduction
-from lmfcn.experiments.paper.side_by_side import HEADINGS, PARTS, Line, in_words, lines_of
+from lmfcn.experiments.paper.side_by_side import HEADINGS, PARTS, Line, in_words
 from lmfcn.experiments.tables import markdown_table
 from lmfcn.files import write_text
 
@@ -55,13 +55,16 @@ def _numbers(line: Line, part: str) -> list[float | None]:
     return [paper.mean, paper.deviation, *measured, line.difference(part)]
 
 
-def write_tables(reproduction: Reproduction, folder: Path) -> None:
+def write_tables(outcome: Outcome, folder: Path) -> None:
     """Write table2.md, table2.tex, table2.csv and so on."""
-    quick = reproduction.profile.is_quick
-    for table in reproduction.tables:
-        lines = lines_of(reproduction, table)
-        write_text(folder / f"table{table}.md", as_markdown(lines, table, quick=quick))
-        write_text(folder / f"table{table}.csv", as_csv(lines, reproduction.profile.name))
-        caption = " ".join([f"{TITLES[table]}.", *([QUICK_SENTENCE] if quick else []), EXPLANATION])
-        body = [line.entries[:-1] for line in lines]
-        write_text(folder / f"table{table}.tex", as_latex(body, HEADINGS[:-1], caption, f"tab:reproduced{table}"))
+    profile = outcome.reproduction.profile
+    for table, lines in outcome.tables.items():
+        write_text(folder / f"table{table}.md", as_markdown(lines, table, quick=profile.is_quick))
+        write_text(folder / f"table{table}.csv", as_csv(lines, profile.name))
+        write_text(folder / f"table{table}.tex", table_as_latex(lines, table, quick=profile.is_quick))
+
+
+def table_as_latex(lines: Sequence[Line], table: int, *, quick: bool) -> str:
+    """Return one table for LaTeX, without remarks, which have no room there."""
+    caption = " ".join([f"{TITLES[table]}.", *([QUICK_SENTENCE] if quick else []), EXPLANATION])
+    return as_latex([line.entries[:-1] for line in lines], HEADINGS[:-1], caption, f"tab:reproduced{table}")
