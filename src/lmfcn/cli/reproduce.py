@@ -103,7 +103,7 @@ def _draw(figures: Sequence[str], profile: "Profile", output: Path, *, live: boo
 
 
 def _tell(outcome: "Outcome", output: Path) -> None:
-    """Print the tables and what to know beside them."""
+    """Print the rows that are measured, and what to know beside them that was not said before."""
     from lmfcn.experiments.paper.printed import TITLES
     from lmfcn.experiments.paper.side_by_side import in_words
 
@@ -112,13 +112,15 @@ def _tell(outcome: "Outcome", output: Path) -> None:
         table = Table("images", "method", title=f"Table {number}: {TITLES[number]}{quick}\ntest balanced accuracy")
         for heading in ("paper", "ours", "difference", "epoch, paper", "ours"):
             table.add_column(heading, justify="right")
-        for line in lines:
+        for line in (line for line in lines if line.runs):
             images, method, *_, paper, ours, difference, printed, epoch, _, _ = line.entries
             table.add_row(images, method, paper, ours, difference, printed, epoch)
-        Console(width=None if Console().is_terminal else 110).print(table)
+        if table.row_count:
+            Console(width=None if Console().is_terminal else 110).print(table)
         typer.echo(f"{in_words(lines)} Training and validation: {output / f'table{number}'}.md, .tex and .csv\n")
     for remark in outcome.remarks:
-        typer.echo(f"- {remark}")
+        if remark not in outcome.reproduction.notes:
+            typer.echo(f"- {remark}")
 
 
 def _write_report(outcome: "Outcome", output: Path) -> str:

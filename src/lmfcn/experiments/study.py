@@ -15,7 +15,7 @@ import argparse
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -120,14 +120,21 @@ class Study:
         A run counts if it was asked for with the same parameters on the same data; older lines, which tell nothing of
         that, always count.
         """
-        return {run.cell: run for run in read_lines(self.output) if run.digest in (None, self.digest(run.cell))}
+        mine = (run for run in read_lines(self.output) if run.task in self.tasks)
+        return {run.cell: run for run in mine if run.digest in (None, self.digest(run.cell))}
 
     def digest(self, cell: Cell) -> str | None:
-        """Return a text that changes with the parameters of a method and the data of a task."""
-        if cell.method not in METHODS:
-            return None
-        tuned = self.tuning_seed is not None and is_tuned(cell.method)
-        return digest_of(cell.method, self.changes, [self.data.get(cell.task), tuned])
+        """Return a text that changes with the parameters of a method and the data of a task, but not with the seed."""
+        key = cell.task, cell.method
+        if key not in self._digests and cell.method in METHODS:
+            tuned = self.tuning_seed is not None and is_tuned(cell.method)
+            self._digests[key] = digest_of(cell.method, self.changes, [self.data.get(cell.task), tuned])
+        return self._digests.get(key)
+
+    @cached_property
+    def _digests(self) -> dict[tuple[str, str], str]:
+        """What `digest` has computed, as it is asked for every line of the file before every run."""
+        return {}
 
     def _run(self, cell: Cell, report: Report) -> None:
         runs = self.finished()

@@ -31,7 +31,7 @@ def comparison_report_writer() -> "Callable[[Outcome, Path], None]":
 def reproduction_report_writer() -> "Callable[[PaperOutcome, Path], None]":
     """Return the function that writes the page of a reproduction, or say what must be installed for it."""
     try:
-        from lmfcn.report.reproduction import write_reproduction_report
+        from lmfcn.report.paper_page import write_reproduction_report
     except ImportError as error:
         raise _missing(error) from error
     return write_reproduction_report

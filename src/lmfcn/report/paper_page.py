@@ -36,7 +36,7 @@ def _content(outcome: Outcome, folder: Path) -> dict[str, Any]:
         "quick": QUICK_SENTENCE if reproduction.profile.is_quick else "",
         "profile": reproduction.profile,
         "shares": [f"{share:.0%}".replace("%", " %") for share in FRACTIONS],
-        "remarks": outcome.remarks,
+        "remarks": [remark for remark in outcome.remarks if remark != QUICK_SENTENCE],  # which has a place of its own
         "parts": _PARTS,
         "tables": [_table(number, lines) for number, lines in outcome.tables.items()],
         "explanation": EXPLANATION,
