@@ -38,6 +38,15 @@ def test_one_network_by_hand():
         "validation_by_epoch": [0.5, 0.75, 0.75],
         "seconds_by_epoch": [1.0, 13.0, 36.0],
         "seconds_to_best": 13.0,
+        "history": [
+            {
+                "n_backpropagated": [80, 60, 0],
+                "n_support": [40, 30, 20],
+                "seconds_backpropagation": [10.0, 20.0, 0.0],
+                "seconds_encoding": [1.0, 2.0, 3.0],
+                "validation_balanced_accuracy": [0.5, 0.75, 0.75],
+            }
+        ],
     }
 
 

@@ -1,5 +1,6 @@
 import json
 import runpy
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from lmfcn import make_gaussians
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.experiments import study
-from lmfcn.experiments.runs import Cell, Run, append_run, read_runs
+from lmfcn.experiments.runs import Cell, Run, append_run, read_lines, read_runs
 from lmfcn.experiments.tasks import Part, Parts
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -117,6 +118,62 @@ def test_what_is_there_beside_the_cnn_is_not_measured_again(command, output, mon
     command("--methods", "CNN-CE", "--seeds", "0")
     assert wanted[0][0] == Cell("tiny", "CNN-CE", 0)
     assert wanted[0][-1] == ["CNN + SVM"]
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    """Replace measuring by counting; return the cells that were measured and with which choice."""
+    cells = []
+
+    def measure(cell, parts, choice, changes, beside):
+        cells.append((cell, choice))
+        assert (changes, list(beside), len(parts.train.labels)) == ({"LBP": changes["LBP"]}, [], 20)
+        yield run_of(*cell)
+
+    monkeypatch.setattr(study, "measure", measure)
+    return cells
+
+
+def test_a_cell_is_repeated_if_parameters_or_data_changed(tmp_path, counted):
+    def run(n_jobs=None, *, data="first", **parameters):
+        changes = {"LBP": {"n_jobs": n_jobs, **parameters}}
+        asked = study.Study(
+            {"tiny": partial(tiny, None)}, ["LBP"], [0], tmp_path / "runs.jsonl", changes, (), data={"tiny": data}
+        )
+        assert asked.run(lambda _: None) == []
+        return asked
+
+    first = run()
+    assert len(counted) == 1
+    run()
+    run(n_jobs=1)  # which is no part of the result
+    assert len(counted) == 1
+    run(validation_fraction=0.1)
+    run(data="second")
+    assert len(counted) == 3
+    run()  # whose line is still there
+    assert len(counted) == 3
+    (found,) = first.finished().values()
+    assert found.digest == first.digest(found.cell)
+    assert len({run.digest for run in read_lines(tmp_path / "runs.jsonl")}) == 3
+
+
+def test_lines_without_a_digest_count_as_done(tmp_path, counted):
+    path = tmp_path / "runs.jsonl"
+    append_run(path, run_of("tiny", "LBP", 0))
+    append_run(path, run_of("tiny", "gone", 0))
+    asked = study.Study({"tiny": partial(tiny, None)}, ["LBP"], [0], path, {"LBP": {"validation_fraction": 0.1}}, ())
+    assert asked.run(lambda _: None) == []
+    assert counted == []
+    assert asked.digest(Cell("tiny", "gone", 0)) is None
+
+
+def test_without_a_tuning_seed_nothing_is_tuned(tmp_path, monkeypatch):
+    choices = []
+    monkeypatch.setattr(study, "measure", lambda *arguments: choices.append(arguments[2]) or iter([]))
+    tasks = {"tiny": partial(tiny, None)}
+    study.Study(tasks, ["CNN-CE"], [3, 4], tmp_path / "runs.jsonl", {}, (), None).run(lambda _: None)
+    assert choices == [{}, {}]
 
 
 def test_threads_and_weights_are_passed_on(command, tmp_path, monkeypatch, capsys):

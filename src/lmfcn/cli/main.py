@@ -12,6 +12,7 @@ from lmfcn.cli.compare import compare
 from lmfcn.cli.demo import demo
 from lmfcn.cli.export import export
 from lmfcn.cli.inspect import inspect
+from lmfcn.cli.reproduce import reproduce
 
 app = typer.Typer(
     name="lmfcn",
@@ -40,6 +41,7 @@ app.command()(demo)
 app.command()(inspect)
 app.command()(compare)
 app.command()(export)
+app.command()(reproduce)
 
 
 def main() -> None:

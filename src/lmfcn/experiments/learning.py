@@ -29,6 +29,18 @@ def learning_figures(fitted: Any) -> dict[str, Any]:
         "validation_by_epoch": curve,
         "seconds_by_epoch": seconds,
         "seconds_to_best": None if curve is None else seconds[int(np.argmax(curve))],
+        "history": [_columns(history) for history in histories],
+    }
+
+
+def _columns(history: AnyHistory) -> dict[str, list[Any]]:
+    """Return every quantity over the epochs, as JSON can hold it; seconds without digits that mean nothing."""
+    names = vars(history[0])
+    return {
+        name: [round(value, 4) for value in history.column(name)]
+        if name.startswith("seconds")
+        else history.column(name)
+        for name in names
     }
 
 

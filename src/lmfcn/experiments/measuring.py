@@ -14,11 +14,12 @@ from lmfcn.baselines.methods import METHODS as COMPARATORS
 from lmfcn.baselines.network_svm import CNNSVC
 from lmfcn.baselines.tuning import Tried, Tuned, validation_score
 from lmfcn.classifier import LMFCNClassifier
+from lmfcn.data.fingerprint import fingerprint
 from lmfcn.experiments.learning import learning_figures
 from lmfcn.experiments.runs import Cell, Run
 from lmfcn.experiments.tasks import Part, Parts
 from lmfcn.plans import resolved
-from lmfcn.versions import versions
+from lmfcn.versions import machine, versions
 
 METHODS: dict[str, Callable[..., Any]] = {
     "LMFCN": LMFCNClassifier,
@@ -41,10 +42,30 @@ CHANGES: Changes = {
 }
 """What keeps the time of a whole study within hours."""
 
+_NO_PART_OF_THE_RESULT = ("verbose", "n_jobs", "on_epoch", "checkpoint_dir", "cache_dir", "device", "random_state")
+
 
 def is_tuned(method: str) -> bool:
     """Tell whether a method has a learning rate that is chosen for each task."""
     return method not in UNTUNED and "learning_rate" in METHODS[method]().get_params(deep=False)
+
+
+def digest_of(method: str, changes: Changes, more: Any = None) -> str:
+    """Return 32 hexadecimal digits that change with the parameters of a method, and with `more`.
+
+    Examples
+    --------
+    >>> digest_of("LMFCN", {}) == digest_of("LMFCN", {"LMFCN": {"C": 1.0}})
+    False
+    >>> digest_of("LMFCN", {}) == digest_of("LMFCN", {"LMFCN": {"verbose": True}, "LBP": {}})
+    True
+    """
+    estimator = METHODS[method]().set_params(**changes.get(method, {}))
+    parameters = estimator.get_params(deep=False)
+    if isinstance(estimator, LMFCNClassifier):
+        parameters = resolved(parameters)
+    told = {name: value for name, value in parameters.items() if name not in _NO_PART_OF_THE_RESULT}
+    return fingerprint(None, json.dumps([method, told, more], sort_keys=True, default=str))
 
 
 def measure(
@@ -88,17 +109,23 @@ def measure(
 def describe(fitted: Any, parts: Parts, seconds: float) -> dict[str, Any]:
     """Return the fields of a `Run` that a fitted method gives: accuracies, cost, and its course of learning."""
     network = getattr(fitted, "model_", getattr(fitted, "network_", None))
-    # Not by predicting the validation images: the last SVM of most methods has learnt from them.
-    held_out = validation_score(fitted)
     return {
         "train_balanced_accuracy": _accuracy(fitted, parts.train),
-        "validation_balanced_accuracy": getattr(fitted, "held_out_score_", None) if held_out is None else held_out,
+        "validation_balanced_accuracy": _held_out(fitted, parts),
         "test_balanced_accuracy": _accuracy(fitted, parts.test),
         "cpu_seconds": round(seconds, 1),
         "n_weights": 0 if network is None else sum(weights.numel() for weights in network.parameters()),
         "settings": _settings(fitted),
         **learning_figures(fitted),
     }
+
+
+def _held_out(fitted: Any, parts: Parts) -> float | None:
+    """Return the accuracy on validation images that the last SVM has not learnt from."""
+    if isinstance(fitted, LMFCNClassifier) and isinstance(fitted.best_epoch_, list) and not fitted.settings_.refit:
+        return _accuracy(fitted, parts.validation)  # of all classes, which the networks of one-vs-all know nothing of
+    score = validation_score(fitted)
+    return getattr(fitted, "held_out_score_", None) if score is None else score
 
 
 def _on_top_of(cnn: CNNClassifier, method: str, changes: Changes) -> CNNSVC:
@@ -127,6 +154,7 @@ def _figures_of_data(parts: Parts) -> dict[str, Any]:
         "n_test": len(parts.test.labels),
         "split": parts.fingerprint(),
         "versions": versions(),
+        "machine": machine(),
     }
 
 

@@ -44,6 +44,12 @@ class Run:
         Validation accuracy of every epoch, and seconds by the clock from the start of training until it was known.
     seconds_to_best : float or None
         The second of them where the first is best for the first time.
+    history : list of dicts, or None
+        For each network every quantity of its epochs, as a list by name.
+    machine : dict
+        What it was computed on.
+    digest : str or None
+        Changes with the parameters that were asked for and the data; see `Study.digest`.
     """
 
     task: str
@@ -72,6 +78,9 @@ class Run:
     seconds_to_best: float | None = None
     validation_by_epoch: list[float] | None = None
     seconds_by_epoch: list[float] | None = None
+    history: list[dict[str, list[Any]]] | None = None
+    machine: dict[str, Any] = field(default_factory=dict)
+    digest: str | None = None
 
     @property
     def cell(self) -> Cell:
@@ -96,21 +105,21 @@ def append_run(path: Path, run: Run) -> None:
 
 
 def read_runs(path: Path) -> dict[Cell, Run]:
-    """Return all runs of a file, the last one of each cell; none if there is no such file.
+    """Return the runs of a file, the last one of each cell; none if there is no such file."""
+    return {run.cell: run for run in read_lines(path)}
 
-    A line that is not a whole run is left out, with a warning.
-    """
-    runs = {}
+
+def read_lines(path: Path) -> list[Run]:
+    """Return all runs of a file in their order; a line that is not a whole run is left out, with a warning."""
+    runs = []
     text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
     # Not splitlines, which also divides at characters that may stand inside of a line.
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
             try:
-                run = _parse(line)
+                runs.append(_parse(line))
             except ValueError as error:
                 warnings.warn(f"{path}, line {number}: {error}; left out.", UserWarning, stacklevel=2)
-                continue
-            runs[run.cell] = run
     return runs
 
 

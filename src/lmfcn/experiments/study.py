@@ -14,16 +14,25 @@ With --table the lines are printed as tables and nothing is run.
 import argparse
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
 
 from lmfcn.algorithm.errors import TrainingError
-from lmfcn.experiments.measuring import CHANGES, METHODS, NEED_WEIGHTS, ON_TOP_OF_CNN, Changes, is_tuned, measure
-from lmfcn.experiments.runs import Cell, Run, append_run, read_runs
+from lmfcn.experiments.measuring import (
+    CHANGES,
+    METHODS,
+    NEED_WEIGHTS,
+    ON_TOP_OF_CNN,
+    Changes,
+    digest_of,
+    is_tuned,
+    measure,
+)
+from lmfcn.experiments.runs import Cell, Run, append_run, read_lines, read_runs
 from lmfcn.experiments.tables import NOTHING, all_tables, comparison
 from lmfcn.experiments.tasks import TASKS, Parts
 from lmfcn.parameters import check_choice, check_integer
@@ -31,6 +40,8 @@ from lmfcn.parameters import check_choice, check_integer
 TUNING_SEED = 0
 
 Report = Callable[[str], None]
+Parter = Callable[[int], Parts]
+"""From a seed to the parts of a task."""
 GoOn = Callable[[Cell], bool]
 """Told each cell before it is run; False ends the study."""
 
@@ -52,20 +63,29 @@ class Study:
         What differs from the defaults of each method.
     beside : collection of str
         Methods on top of "CNN-CE" that are measured with it, whether they are among `methods` or not.
-    tuning_seed : int
-        The seed that chooses the parameters of all.
+    tuning_seed : int or None
+        The seed that chooses the parameters of all; with None nothing is tuned.
     by_repeat : bool
         Whether all methods come to an end with one seed before the next begins, instead of each with all seeds.
+    data : mapping of str
+        What the images of a task are known by; runs on other images do not count as done.
+    jobs : int
+        Number of processes on this machine.
+    scheduler : str or None
+        Address of a running dask scheduler.
     """
 
-    tasks: Mapping[str, Callable[[int], Parts]]
+    tasks: Mapping[str, Parter]
     methods: Sequence[str]
     seeds: Sequence[int]
     output: Path
     changes: Changes
     beside: Collection[str] = ON_TOP_OF_CNN
-    tuning_seed: int = TUNING_SEED
+    tuning_seed: int | None = TUNING_SEED
     by_repeat: bool = False
+    data: Mapping[str, str] = field(default_factory=dict)
+    jobs: int = 1
+    scheduler: str | None = None
 
     def run(self, report: Report, go_on: GoOn = lambda _: True) -> list[str]:
         """Run every cell that is not in the file; report each, and return a sentence for each that failed.
@@ -76,7 +96,7 @@ class Study:
         self.output.parent.mkdir(parents=True, exist_ok=True)
         failures = []
         for cell in self.cells():
-            if cell in read_runs(self.output):  # again every time, as another process may have added some
+            if cell in self.finished():  # again every time, as another process may have added some
                 continue
             if not go_on(cell):
                 break
@@ -94,16 +114,40 @@ class Study:
             return (Cell(task, method, seed) for seed in seeds for task in self.tasks for method in self.methods)
         return (Cell(task, method, seed) for method in self.methods for task in self.tasks for seed in seeds)
 
+    def finished(self) -> dict[Cell, Run]:
+        """Return the runs of the file that need not be repeated, the last one of each cell.
+
+        A run counts if it was asked for with the same parameters on the same data; older lines, which tell nothing of
+        that, always count.
+        """
+        mine = (run for run in read_lines(self.output) if run.task in self.tasks)
+        return {run.cell: run for run in mine if run.digest in (None, self.digest(run.cell))}
+
+    def digest(self, cell: Cell) -> str | None:
+        """Return a text that changes with the parameters of a method and the data of a task, but not with the seed."""
+        key = cell.task, cell.method
+        if key not in self._digests and cell.method in METHODS:
+            tuned = self.tuning_seed is not None and is_tuned(cell.method)
+            self._digests[key] = digest_of(cell.method, self.changes, [self.data.get(cell.task), tuned])
+        return self._digests.get(key)
+
+    @cached_property
+    def _digests(self) -> dict[tuple[str, str], str]:
+        """What `digest` has computed, as it is asked for every line of the file before every run."""
+        return {}
+
     def _run(self, cell: Cell, report: Report) -> None:
-        runs = read_runs(self.output)
+        runs = self.finished()
         beside = [method for method in self.beside if cell._replace(method=method) not in runs]
         choice = self._choice(cell, runs)
         for run in measure(cell, self.tasks[cell.task](cell.seed), choice, self.changes, beside):
-            append_run(self.output, run)
+            append_run(self.output, replace(run, digest=self.digest(run.cell)))
             report(_in_a_line(run))
 
     def _choice(self, cell: Cell, runs: Mapping[Cell, Run]) -> Mapping[str, Any] | None:
         """Return what the tuning seed chose, or None where the choice is to be made."""
+        if self.tuning_seed is None:
+            return {}
         if cell.seed == self.tuning_seed or not is_tuned(cell.method):
             return None
         tuning = runs.get(cell._replace(seed=self.tuning_seed))
@@ -113,9 +157,9 @@ class Study:
 
     def _check_choices(self) -> None:
         """Refuse to start what would lack a choice of parameters hours later."""
-        if self.tuning_seed in self.seeds:
+        if self.tuning_seed is None or self.tuning_seed in self.seeds:
             return
-        runs = read_runs(self.output)
+        runs = self.finished()
         for cell in self.cells():
             if cell not in runs and is_tuned(cell.method) and cell._replace(seed=self.tuning_seed) not in runs:
                 raise ValueError(

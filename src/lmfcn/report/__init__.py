@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from lmfcn.experiments.comparing import Outcome
     from lmfcn.experiments.demo import DemoResult
+    from lmfcn.experiments.paper.outcome import Outcome as PaperOutcome
 
 
 def demo_report_writer() -> "Callable[[DemoResult, Path], None]":
@@ -25,6 +26,24 @@ def comparison_report_writer() -> "Callable[[Outcome, Path], None]":
     except ImportError as error:
         raise _missing(error) from error
     return write_comparison_report
+
+
+def reproduction_report_writer() -> "Callable[[PaperOutcome, Path], None]":
+    """Return the function that writes the page of a reproduction, or say what must be installed for it."""
+    try:
+        from lmfcn.report.paper_page import write_reproduction_report
+    except ImportError as error:
+        raise _missing(error) from error
+    return write_reproduction_report
+
+
+def paper_figures_drawer() -> Callable[..., None]:
+    """Return the function that draws the paper's figures, or say what must be installed for it."""
+    try:
+        from lmfcn.report.paper_figures import draw_figures
+    except ImportError as error:
+        raise _missing(error) from error
+    return draw_figures
 
 
 def _missing(error: ImportError) -> ImportError:

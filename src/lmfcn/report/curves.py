@@ -10,13 +10,23 @@ from matplotlib.ticker import MaxNLocator
 from lmfcn.report.style import COLORS, INK, KEPT, SUPPORT, TRAIN, VALIDATION, new_figure, tidy
 
 
-def training_curves(history: Any, kept_epoch: int) -> Figure:
-    """Draw accuracies, the number of support vectors and the losses, as in the paper's Figure 3."""
+def training_curves(history: Any, kept_epoch: int, test_score: float | None = None) -> Figure:
+    """Draw accuracies, the number of support vectors and the losses, as in the paper's Figure 3.
+
+    Parameters
+    ----------
+    history : History of EpochRecord
+    kept_epoch : int
+    test_score : float, optional
+        Test balanced accuracy of the kept epoch, drawn as a star.
+    """
     figure = new_figure(12, 3.6)
     accuracies, counts, losses = figure.subplots(1, 3)
     epochs = history.column("epoch")
     accuracies.plot(epochs, history.column("train_balanced_accuracy"), color=TRAIN, label="training")
     accuracies.plot(epochs, history.column("validation_balanced_accuracy"), color=VALIDATION, label="validation")
+    if test_score is not None:
+        accuracies.plot([kept_epoch], [test_score], "*", color=INK, markersize=11, label="test, kept epoch")
     accuracies.set(title="Balanced accuracy", ylim=(0.4, 1.02))
     counts.plot(epochs, history.column("n_support"), color=SUPPORT, label="support vectors")
     counts.plot(epochs, history.column("n_misclassified"), color=SUPPORT, linestyle="--", label="misclassified")

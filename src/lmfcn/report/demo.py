@@ -11,7 +11,7 @@ from lmfcn.experiments.demo import DemoResult, DemoRun
 from lmfcn.report.curves import comparison_curves, training_curves
 from lmfcn.report.page import write_page
 from lmfcn.report.samples import sample_images
-from lmfcn.report.space import anchor_figure, epoch_frame, shared_limits
+from lmfcn.report.space import anchor_figure, epoch_frame, shared_limits, telling_epoch
 from lmfcn.report.style import as_png, as_svg
 
 
@@ -22,7 +22,7 @@ def write_demo_report(result: DemoResult, path: Path) -> None:
 
 def _content(result: DemoResult) -> dict[str, Any]:
     flat, *_ = result.runs
-    shown = _epoch_to_show(result)
+    shown = telling_epoch(result.spaces)
     limits = shared_limits(result.spaces)
     return {
         "settings": result.settings,
@@ -57,15 +57,6 @@ def _row(run: DemoRun) -> dict[str, Any]:
         "images": sum(run.history.column("n_backpropagated")),
         "seconds": run.seconds,
     }
-
-
-def _epoch_to_show(result: DemoResult) -> int:
-    """Choose the epoch that shows all three kinds of anchors: most misclassified while many are settled."""
-    enough = len(result.train_labels) // 2
-    epochs = [epoch for epoch, space in enumerate(result.spaces) if len(space.margin.settled) >= enough]
-    return max(epochs, key=lambda epoch: len(result.spaces[epoch].margin.misclassified), default=-1) % len(
-        result.spaces
-    )
 
 
 def _frame_title(run: DemoRun, epoch: int) -> str:

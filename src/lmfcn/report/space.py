@@ -27,6 +27,13 @@ def shared_limits(spaces: list[LatentSpace]) -> Limits:
     return float(left), float(right), float(bottom), float(top)
 
 
+def telling_epoch(spaces: list[LatentSpace]) -> int:
+    """Choose the epoch that shows all three kinds of anchors: most misclassified while many are settled."""
+    enough = len(spaces[0].latents) // 2
+    epochs = [epoch for epoch, space in enumerate(spaces) if len(space.margin.settled) >= enough]
+    return max(epochs, key=lambda epoch: len(spaces[epoch].margin.misclassified), default=len(spaces) - 1)
+
+
 def draw_space(axes: Axes, space: LatentSpace, labels: np.ndarray, limits: Limits) -> None:
     """Draw the regions of both classes, all images, and the support vectors larger."""
     left, right, bottom, top = limits

@@ -29,13 +29,28 @@ def tidy(axes: Axes) -> None:
 
 def as_svg(figure: Figure) -> str:
     """Return the figure as the address of an inline SVG image; the same figure gives the same text."""
+    return svg_address(svg_bytes(figure))
+
+
+def svg_address(content: bytes) -> str:
+    """Return the content of an SVG file as the address of an inline image."""
+    return "data:image/svg+xml;base64," + base64.b64encode(content).decode()
+
+
+def svg_bytes(figure: Figure) -> bytes:
+    """Return the figure as the content of an SVG file."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return buffer.getvalue()
+
+
+def png_bytes(figure: Figure, dpi: int = 110) -> bytes:
+    """Return the figure as the content of a PNG file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi)
+    return buffer.getvalue()
 
 
 def as_png(figure: Figure, dpi: int = 110) -> str:
     """Return the figure as the address of an inline PNG image."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=dpi)
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()
+    return "data:image/png;base64," + base64.b64encode(png_bytes(figure, dpi)).decode()

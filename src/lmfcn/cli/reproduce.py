@@ -1,0 +1,135 @@
+"""`lmfcn reproduce`: the paper's tables and figures, measured again."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from typer import Option
+
+if TYPE_CHECKING:
+    from lmfcn.experiments.paper.outcome import Outcome
+    from lmfcn.experiments.paper.profiles import Profile
+    from lmfcn.experiments.paper.reproduction import Reproduction
+
+
+def reproduce(
+    what: Annotated[list[str], typer.Argument(help="table2, table3, table4, figure1, figure3 or all; several may be.")],
+    stex: Annotated[Path | None, Option(metavar="DIR", help="Salzburg textures (STex).")] = None,
+    breakhis: Annotated[Path | None, Option(metavar="DIR", help="BreaKHis.")] = None,
+    bach: Annotated[Path | None, Option(metavar="DIR", help="BACH, the folder Photos.")] = None,
+    crc: Annotated[Path | None, Option(metavar="DIR", help="CRC textures (Kather 2016).")] = None,
+    resnet18_weights: Annotated[Path | None, Option(metavar="FILE", help="torchvision's state dict.")] = None,
+    inception_weights: Annotated[Path | None, Option(metavar="FILE", help="The same of InceptionV3.")] = None,
+    profile: Annotated[str, Option(help="full is the paper's setting; quick ends within minutes.")] = "full",
+    output: Annotated[Path, Option("--output", "-o", help="Folder for all that is written.")] = Path("reproduction"),
+    size: Annotated[
+        int | None, Option(min=16, metavar="PIXELS", help="Side of all images: 128, or 32 if quick.")
+    ] = None,
+    repeats: Annotated[int | None, Option(min=1, help="Repetitions: 5, or 2 if quick.")] = None,
+    only: Annotated[list[str] | None, Option(metavar="METHODS", help="Names joined by commas; all by default.")] = None,
+    ignore_groups: Annotated[
+        bool, Option("--ignore-groups", help="Divide patients, slides and textures: too good, but papers do it.")
+    ] = False,
+    jobs: Annotated[int, Option(min=1, help="Runs at the same time on this machine.")] = 1,
+    scheduler: Annotated[str | None, Option(metavar="ADDRESS", help="Send runs to a dask scheduler.")] = None,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Plain lines, no bar that moves.")] = False,
+) -> None:
+    """Measure the tables and draw the figures of the LMFCN paper again, beside what it printed.
+
+    Gaussian images are always there; a published set that is not given is listed as missing. Interrupted, the same
+    command goes on: a run is repeated only if its parameters or images changed. Ends with code 1 if a training failed,
+    130 if it was interrupted.
+    """
+    from lmfcn.experiments.paper.outcome import Outcome
+    from lmfcn.experiments.paper.request import FIGURES, Request, prepare
+    from lmfcn.experiments.paper.table_files import write_tables
+
+    roots = {"BACH": bach, "BreaKHis": breakhis, "CRC": crc, "Salzburg": stex}
+    weights = {"ResNet18": resnet18_weights, "InceptionV3": inception_weights}
+    request = Request(
+        what,
+        output,
+        profile,
+        {name: root for name, root in roots.items() if root is not None},
+        {name: path for name, path in weights.items() if path is not None},
+        size,
+        repeats,
+        only or (),
+        ignore_groups,
+        jobs,
+        scheduler,
+    )
+    figures = [name for name in request.wanted if name in FIGURES]
+    reproduction = prepare(request)
+    output.mkdir(parents=True, exist_ok=True)
+    for note in reproduction.notes:
+        typer.echo(f"- {note}")
+    live = not quiet and Console().is_terminal
+    failures, stopped = _measure(reproduction, live=live)
+    stopped = stopped or _draw(figures, reproduction.profile, output, live=live)
+    outcome = Outcome(reproduction, figures, failures, request.command)
+    write_tables(outcome, output)
+    _tell(outcome, output)
+    typer.echo(_write_report(outcome, output))
+    raise typer.Exit(130 if stopped else 1 if failures else 0)
+
+
+def _measure(reproduction: "Reproduction", *, live: bool) -> tuple[list[str], bool]:
+    """Run what is missing; return sentences about failures, and whether the user stopped it."""
+    try:
+        if not live:
+            return reproduction.run(typer.echo), False
+        from lmfcn.cli.bar import RunBar
+
+        with RunBar(len(reproduction.cells), len(reproduction.runs()), Console()) as bar:
+            return reproduction.run(bar.tell, bar.begin), False
+    except KeyboardInterrupt:
+        return [], True
+
+
+def _draw(figures: Sequence[str], profile: "Profile", output: Path, *, live: bool) -> bool:
+    """Draw the figures that are not there; return whether the user stopped it."""
+    from lmfcn.report import paper_figures_drawer
+
+    try:
+        if figures:
+            paper_figures_drawer()(figures, profile, output, verbose=live)
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def _tell(outcome: "Outcome", output: Path) -> None:
+    """Print the rows that are measured, and what to know beside them that was not said before."""
+    from lmfcn.experiments.paper.printed import TITLES
+    from lmfcn.experiments.paper.side_by_side import in_words
+
+    quick = ", quick profile" if outcome.reproduction.profile.is_quick else ""
+    for number, lines in outcome.tables.items():
+        table = Table("images", "method", title=f"Table {number}: {TITLES[number]}{quick}\ntest balanced accuracy")
+        for heading in ("paper", "ours", "difference", "epoch, paper", "ours"):
+            table.add_column(heading, justify="right")
+        for line in (line for line in lines if line.runs):
+            images, method, *_, paper, ours, difference, printed, epoch, _, _ = line.entries
+            table.add_row(images, method, paper, ours, difference, printed, epoch)
+        if table.row_count:
+            Console(width=None if Console().is_terminal else 110).print(table)
+        typer.echo(f"{in_words(lines)} Training and validation: {output / f'table{number}'}.md, .tex and .csv\n")
+    for remark in outcome.remarks:
+        if remark not in outcome.reproduction.notes:
+            typer.echo(f"- {remark}")
+
+
+def _write_report(outcome: "Outcome", output: Path) -> str:
+    """Write the page and return what to say about it; without the packages for it, the rest is there all the same."""
+    from lmfcn.report import reproduction_report_writer
+
+    try:
+        write = reproduction_report_writer()
+    except ImportError as error:
+        return str(error)
+    write(outcome, output)
+    return f"Report: {output / 'report.html'}"

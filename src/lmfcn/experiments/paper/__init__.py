@@ -1,0 +1,1 @@
+"""The paper's experiments: what it printed, and the same measured with this package."""

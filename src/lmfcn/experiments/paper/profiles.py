@@ -1,0 +1,104 @@
+"""How much is run: the paper's setting, or a quick one that only shows that everything works."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lmfcn.experiments.measuring import Changes
+
+OURS, PRESET = "LMFCN", "LMFCN, paper's preset"
+LATENT_DIM = 16
+"""Of table 2; the paper does not tell that of table 4, which is taken to be the same."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Sizes and lengths of all runs.
+
+    Attributes
+    ----------
+    name : str
+    size : int
+        Side of the images in pixels.
+    repeats : int
+    n_per_class : int or None
+        Most images per class of a published set with two classes, and in `n_per_many` of one with more.
+    n_gaussians : three ints
+        Gaussian images per class to learn from, to choose by and to test on.
+    lmfcn_epochs, per_class_epochs : int
+        Of the paper's preset with two classes, and of each of its networks with more.
+    cnn_epochs, multiclass_epochs : int
+        Of the CNNs with two classes and with more.
+    figure_epochs : int
+        Of the training that figures 1 and 3 show.
+    ours : mapping
+        What differs from this package's defaults.
+    """
+
+    name: str
+    size: int
+    repeats: int
+    n_per_class: int | None
+    n_per_many: int | None
+    n_gaussians: tuple[int, int, int]
+    lmfcn_epochs: int = 15
+    per_class_epochs: int = 10
+    cnn_epochs: int = 100
+    multiclass_epochs: int = 400
+    figure_epochs: int = 20
+    ours: Mapping[str, Any] | None = None
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether pages and tables must say that this is not the paper's setting."""
+        return self.name == "quick"
+
+
+PROFILES = {
+    "full": Profile("full", size=128, repeats=5, n_per_class=None, n_per_many=None, n_gaussians=(100, 100, 100)),
+    "quick": Profile(
+        "quick",
+        size=32,
+        repeats=2,
+        n_per_class=40,
+        n_per_many=20,
+        n_gaussians=(24, 16, 16),
+        lmfcn_epochs=5,
+        per_class_epochs=3,
+        cnn_epochs=8,
+        multiclass_epochs=6,
+        figure_epochs=8,
+        ours={"epochs": 3},
+    ),
+}
+
+QUICK_SENTENCE = (
+    "This is the quick profile: few small images, few epochs, few repetitions. It shows that everything runs; its"
+    " figures say nothing about the paper's."
+)
+
+
+def changes_of(profile: Profile, latent_dim: int, weights: Mapping[str, Path], *, many: bool) -> Changes:
+    """Return what differs from the defaults of each method.
+
+    Parameters
+    ----------
+    profile : Profile
+    latent_dim : int
+        Of the paper's preset and of the CNNs; our own defaults have theirs.
+    weights : mapping of paths
+        Files for the pretrained networks, by method.
+    many : bool
+        Whether there are more than two classes.
+    """
+    cnn = {"latent_dim": latent_dim, "epochs": profile.cnn_epochs}
+    epochs = profile.per_class_epochs if many else profile.lmfcn_epochs
+    return {
+        PRESET: {"latent_dim": latent_dim, "epochs": epochs},
+        OURS: dict(profile.ours or {}),
+        "CNN-CE": cnn,
+        "CNN-H": cnn,
+        "CNN multiclass": {"latent_dim": latent_dim, "epochs": profile.multiclass_epochs},
+        **{method: {"weights": str(path)} for method, path in weights.items()},
+    }

@@ -1,0 +1,122 @@
+"""The paper's figures 1 and 3, drawn from a training of our own and kept as files."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from lmfcn.data.fingerprint import fingerprint
+from lmfcn.experiments.paper.flat_training import FlatTraining, flat_parameters, train_flat
+from lmfcn.experiments.paper.profiles import OURS, PRESET, Profile
+from lmfcn.files import write_bytes, write_text
+from lmfcn.report.curves import training_curves
+from lmfcn.report.space import anchor_figure, shared_limits, telling_epoch
+from lmfcn.report.style import png_bytes, svg_bytes
+from lmfcn.versions import machine, versions
+
+Train = Callable[[str], FlatTraining]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One picture of one of the paper's figures.
+
+    Attributes
+    ----------
+    figure : str
+        "figure1" or "figure3".
+    file : str
+        Name of its files, without .svg and .png.
+    training : str
+        Which training it shows.
+    """
+
+    figure: str
+    file: str
+    training: str
+
+    def digest(self, profile: Profile) -> str:
+        """Return a text that changes with everything that the picture depends on."""
+        told = [self.file, asdict(profile), flat_parameters(profile, self.training)]
+        return fingerprint(None, json.dumps(told, sort_keys=True, default=str))
+
+
+PICTURES = (
+    Picture("figure1", "figure1", OURS),
+    Picture("figure3", "figure3", PRESET),
+    Picture("figure3", "figure3-our-defaults", OURS),
+)
+
+
+def draw_figures(wanted: Iterable[str], profile: Profile, folder: Path, *, verbose: bool = False) -> None:
+    """Draw the pictures of some figures that are not there yet, each as SVG and PNG, with a record of its training.
+
+    Parameters
+    ----------
+    wanted : iterable of str
+        Of "figure1" and "figure3".
+    profile : Profile
+    folder : Path
+    verbose : bool, default=False
+        Show progress bars.
+    """
+    train = cache(partial(train_flat, profile, verbose=verbose))
+    names = list(wanted)
+    for picture in (picture for picture in PICTURES if picture.figure in names):
+        if read_record(picture, profile, folder) is None:
+            _draw(picture, profile, folder, train)
+
+
+def pictures_there(wanted: Sequence[str], profile: Profile, folder: Path) -> Iterator[tuple[Picture, dict[str, Any]]]:
+    """Yield the pictures that are there with their records."""
+    for picture in PICTURES:
+        record = read_record(picture, profile, folder)
+        if picture.figure in wanted and record is not None:
+            yield picture, record
+
+
+def read_record(picture: Picture, profile: Profile, folder: Path) -> dict[str, Any] | None:
+    """Return the record of a picture, or None if it is not there or was drawn with other parameters."""
+    paths = [folder / f"{picture.file}{ending}" for ending in (".json", ".svg", ".png")]
+    if not all(path.is_file() for path in paths):
+        return None
+    try:
+        record = json.loads(paths[0].read_text(encoding="utf-8"))
+    except ValueError:
+        return None
+    sound = isinstance(record, dict) and record.get("digest") == picture.digest(profile)
+    return record if sound else None
+
+
+def _draw(picture: Picture, profile: Profile, folder: Path, train: Train) -> None:
+    training = train(picture.training)
+    figure, epoch = _figure(picture, training)
+    if profile.is_quick:
+        figure.suptitle("Quick profile: not the paper's setting", fontsize=9, color="#A04000")
+    write_bytes(folder / f"{picture.file}.svg", svg_bytes(figure))
+    write_bytes(folder / f"{picture.file}.png", png_bytes(figure, dpi=150))
+    record = {
+        "digest": picture.digest(profile),
+        "profile": profile.name,
+        "epoch_shown": epoch,
+        "kept_epoch": training.kept_epoch,
+        "test_balanced_accuracy": training.test_balanced_accuracy,
+        "seconds": round(training.seconds, 1),
+        "parameters": flat_parameters(profile, picture.training),
+        "history": [asdict(entry) for entry in training.history],
+        "versions": versions(),
+        "machine": machine(),
+    }
+    write_text(folder / f"{picture.file}.json", json.dumps(record, indent=1) + "\n")  # last: it vouches for the others
+
+
+def _figure(picture: Picture, training: FlatTraining) -> tuple[Figure, int | None]:
+    """Return the picture, and the epoch if it shows a single one."""
+    if picture.figure == "figure3":
+        return training_curves(training.history, training.kept_epoch, training.test_balanced_accuracy), None
+    epoch, limits = telling_epoch(training.spaces), shared_limits(training.spaces)
+    return anchor_figure(training.spaces[epoch], training.labels, limits), epoch

@@ -1,0 +1,163 @@
+import io
+import sys
+
+import pytest
+from rich.console import Console
+
+from lmfcn.algorithm.errors import TrainingError
+from lmfcn.cli import main as commands
+from lmfcn.cli import reproduce as command
+from lmfcn.experiments import study
+from lmfcn.experiments.runs import Run, read_runs
+from published_trees import make_trees
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory):
+    return make_trees(tmp_path_factory.mktemp("trees"), side=20)
+
+
+@pytest.fixture
+def lmfcn(monkeypatch, capsys, tmp_path):
+    """Run the command in this process, with made-up results; return its exit code and what it said."""
+
+    def measure(cell, *_):
+        yield Run(*cell, 1.0, 0.8, 0.9, 10, 10, 1.0, settings={}, versions={"lmfcn": "0"}, machine={"cores": 2})
+
+    def run(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["lmfcn", "reproduce", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            commands.main()
+        said = capsys.readouterr()
+        return ended.value.code, said.out, said.err
+
+    monkeypatch.setattr(study, "measure", measure)
+    return run
+
+
+QUICK = ("--profile", "quick", "--size", "16", "--quiet")
+
+
+def test_a_table_is_measured_printed_and_written(lmfcn, tmp_path):
+    code, told, _ = lmfcn("table3", *QUICK)
+    assert code == 0
+    assert told.startswith("- This is the quick profile: ")
+    assert "- CRC is missing: the images were not given (--crc DIR)." in told
+    assert "Gaussian, quick PFTAS" in told
+    assert "Table 3: LMFCN and handcrafted features, quick profile" in told
+    row = next(line for line in told.splitlines() if line.startswith("│ Gaussian") and "GLCM" in line)
+    assert [part.strip() for part in row.strip("│").split("│")] == [
+        *("Gaussian", "GLCM", "0.9527 ± 0.0191", "0.9000 ± 0.0000", "-0.0527", "-", "-")
+    ]
+    assert "5 of 27 rows are measured." in told
+    assert told.endswith("Report: reproduction/report.html\n")
+    names = sorted(path.name for path in (tmp_path / "reproduction").iterdir())
+    assert names == ["report.html", "runs.jsonl", "table3.csv", "table3.md", "table3.tex"]
+    before = (tmp_path / "reproduction" / "runs.jsonl").read_text()
+    code, told, _ = lmfcn("table3", *QUICK)
+    assert code == 0
+    assert "seed 0" not in told
+    assert (tmp_path / "reproduction" / "runs.jsonl").read_text() == before
+
+
+def test_all_sets_and_all_tables(lmfcn, trees, tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "_draw", lambda figures, *_, **__: figures == [])
+    roots = [word for name, root in trees.items() for word in (f"--{name}", root)]
+    code, told, _ = lmfcn("all", *QUICK, *roots, "--repeats", "1", "--only", "LBP,GLCM")
+    assert code == 0
+    assert "missing" not in told
+    assert "has fewer images than BreaKHis" in told
+    assert {cell.task for cell in read_runs(tmp_path / "reproduction" / "runs.jsonl")} == {
+        *("BACH, quick", "BreaKHis, quick", "CRC, quick", "Salzburg, quick", "Gaussian, quick"),
+        *("BACH, 4 classes, quick", "BreaKHis, 8 classes, quick", "CRC, 8 classes, quick"),
+    }
+
+
+def test_figures_are_drawn(lmfcn, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr("lmfcn.report.paper_figures.draw_figures", lambda *a, **_: drawn.append(a))
+    code, told, _ = lmfcn("figure3", "figure1", *QUICK)
+    assert code == 0
+    ((names, profile, folder),) = drawn
+    assert (names, profile.name, str(folder)) == (["figure1", "figure3"], "quick", "reproduction")
+    assert "Table" not in told
+    assert (tmp_path / "reproduction" / "report.html").exists()
+
+
+def test_a_terminal_gets_a_bar(lmfcn, monkeypatch):
+    screen = io.StringIO()
+    monkeypatch.setattr(command, "Console", lambda **_: Console(file=screen, force_terminal=True, width=120))
+    code, told, _ = lmfcn("table2", "--profile", "quick", "--size", "16", "--only", "CNN-CE")
+    assert code == 0
+    assert "seed 0" not in told
+    shown = screen.getvalue()
+    assert "seed 1" in shown
+    assert "2/2" in shown
+
+
+def test_an_interrupt_leaves_tables_and_code_130(lmfcn, monkeypatch, tmp_path):
+    whole = study.measure
+
+    def interrupted(cell, *others):
+        if cell.seed == 1:
+            raise KeyboardInterrupt
+        yield from whole(cell, *others)
+
+    monkeypatch.setattr(study, "measure", interrupted)
+    code, told, _ = lmfcn("table2", *QUICK)
+    assert code == 130
+    assert "- Runs that are there: 1 of 8. The same command goes on." in told
+    assert "1 of 2 repetitions so far" in (tmp_path / "reproduction" / "table2.md").read_text()
+    monkeypatch.setattr(study, "measure", whole)
+    assert lmfcn("table2", *QUICK)[0] == 0
+    monkeypatch.setattr(
+        "lmfcn.report.paper_figures.draw_figures", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt)
+    )
+    assert lmfcn("figure1", *QUICK)[0] == 130
+
+
+def test_a_failed_training_ends_with_code_1(lmfcn, monkeypatch):
+    def fail(*_):
+        raise TrainingError("The latents collapsed.")
+        yield
+
+    monkeypatch.setattr(study, "measure", fail)
+    code, told, _ = lmfcn("table3", *QUICK, "--only", "LBP", "--repeats", "1")
+    assert code == 1
+    assert "- A training failed: Gaussian, quick, LBP, seed 0: The latents collapsed." in told
+
+
+def test_without_the_extra_the_tables_are_there(lmfcn, monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "lmfcn.report.paper_page", None)
+    code, told, _ = lmfcn("table2", *QUICK, "--only", "CNN-H")
+    assert code == 0
+    assert "pip install 'lmfcn[report]'" in told
+    assert (tmp_path / "reproduction" / "table2.tex").exists()
+    monkeypatch.setitem(sys.modules, "lmfcn.report.paper_figures", None)
+    code, _, said = lmfcn("figure1", *QUICK)
+    assert code == 2
+    assert "pip install 'lmfcn[report]'" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["table1"], "What to reproduce must be one of 'table2', 'table3', 'table4', 'figure1', 'figure3', 'all', got"),
+        (["table2", "--profile", "fast"], "--profile must be one of 'full', 'quick', got 'fast'."),
+        (["table2", "--bach", "nowhere"], "nowhere is not a folder. BACH (ICIAR 2018): Aresta"),
+        (["table2", "--crc", "."], "is not a complete copy of CRC textures (Kather 2016): no images of tumor"),
+        (["table2", "--resnet18-weights", "none.pth"], "none.pth must be a file of weights, but there is none of"),
+        (["table2", "--only", "SVM"], "There is no method 'svm'; there are LMFCN; "),
+        (["table2", "--only", "FV-CNN"], "--only must be one of "),
+        (["table2", "--output", "taken"], "taken"),
+    ],
+)
+def test_mistakes_end_with_one_sentence_and_code_2(lmfcn, tmp_path, arguments, sentence):
+    (tmp_path / "taken").write_text("")
+    code, _, said = lmfcn(*arguments)
+    assert code == 2
+    assert said.startswith("Error: ")
+    assert said.count("\n") == 1
+    assert sentence in said
+    assert not (tmp_path / "reproduction").exists()
