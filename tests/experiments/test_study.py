@@ -121,7 +121,7 @@ def test_what_is_there_beside_the_cnn_is_not_measured_again(command, output, mon
 
 def test_threads_and_weights_are_passed_on(command, tmp_path, monkeypatch, capsys):
     threads = []
-    monkeypatch.setattr("torch.set_num_threads", threads.append)
+    monkeypatch.setattr(study, "WithThreads", lambda function, count: threads.append(count) or function)
     weights = tmp_path / "resnet18.pth"
     assert command("--methods", "ResNet18", "--seeds", "0", "--threads", "3", "--weights", str(weights)) == 2
     assert threads == [3]
