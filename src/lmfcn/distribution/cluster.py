@@ -58,7 +58,7 @@ class Cluster:
 
     def finished(self) -> list[Outcome]:
         """Wait for at least one piece to end; those of a worker that died are given to others by the scheduler."""
-        with self._connection():
+        with self._connection(), self._client.as_current():
             while True:
                 # As long as it takes, but not for workers that never come back.
                 with suppress(TimeoutError):
