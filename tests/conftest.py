@@ -9,6 +9,8 @@ from lmfcn import make_gaussians
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from running_cluster import RunningCluster
+
 # A torchvision that was built for CUDA cannot load its operators beside a torch for CPUs, and its import then fails for
 # want of their names. The networks do without them.
 try:
@@ -38,3 +40,11 @@ def textures() -> tuple[np.ndarray, np.ndarray]:
     images.setflags(write=False)
     labels.setflags(write=False)
     return images, labels
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory):
+    """A dask scheduler, and as many workers as a test lets it grow to."""
+    pytest.importorskip("distributed")
+    with RunningCluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running

@@ -70,6 +70,17 @@ def test_a_terminal_gets_a_table_that_moves(lmfcn, folder, monkeypatch):
     assert shown.count("2 of 2") >= 2
 
 
+def test_two_jobs_share_the_table(lmfcn, folder, monkeypatch, tmp_path):
+    screen = io.StringIO()
+    monkeypatch.setattr(command, "Console", lambda: Console(file=screen, force_terminal=True, width=90))
+    asked = (folder.name, "--methods", "PFTAS,LBP", "--repeats", "1")
+    assert lmfcn(*asked, "--jobs", "2", "--output", "two")[0] == 0
+    assert "Now: LBP, repeat 1 of 1; PFTAS, repeat 1 of 1." in screen.getvalue()
+    runs = read_runs(tmp_path / "two" / "runs.jsonl")
+    assert {cell.method for cell in runs} == {"PFTAS", "LBP"}
+    assert "--jobs 2" in (tmp_path / "two" / "results.md").read_text()
+
+
 def test_the_time_budget_ends_it_with_what_is_there(lmfcn, folder, monkeypatch, tmp_path):
     clock = iter([0.0, 1.0, 2.0, 61.0])  # the start, and before each run
     monkeypatch.setattr(command.time, "monotonic", lambda: next(clock))

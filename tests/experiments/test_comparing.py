@@ -165,8 +165,9 @@ def test_mixed_sizes_are_compared_as_they_are(folder, random):
 def test_the_command_is_what_was_asked():
     plain = Request("my images")
     assert plain.command == "lmfcn compare 'my images' --output comparison --repeats 5"
-    asked = Request("a", "b", ["LBP", "LMFCN"], None, 32, "grey", 7, ignore_split=True, quick=True)
+    asked = Request("a", "b", ["LBP", "LMFCN"], None, 32, "grey", 7, ignore_split=True, quick=True, jobs=4)
     assert asked.command == (
         "lmfcn compare a --output b --repeats 3 --methods LBP,LMFCN --size 32 --color grey --seed 7"
-        " --ignore-split --quick"
+        " --ignore-split --quick --jobs 4"
     )
+    assert Request("a", scheduler="tcp://b:8786").command.endswith(" --repeats 5 --scheduler tcp://b:8786")

@@ -1,13 +1,17 @@
 import json
 import runpy
+import threading
+import time
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import pieces_of_work as pieces
 from lmfcn import make_gaussians
 from lmfcn.algorithm.errors import TrainingError
+from lmfcn.distribution import LostWorkerError
 from lmfcn.experiments import study
 from lmfcn.experiments.runs import Cell, Run, append_run, read_lines, read_runs
 from lmfcn.experiments.tasks import Part, Parts
@@ -178,7 +182,7 @@ def test_without_a_tuning_seed_nothing_is_tuned(tmp_path, monkeypatch):
 
 def test_threads_and_weights_are_passed_on(command, tmp_path, monkeypatch, capsys):
     threads = []
-    monkeypatch.setattr("torch.set_num_threads", threads.append)
+    monkeypatch.setattr(study, "WithThreads", lambda function, count: threads.append(count) or function)
     weights = tmp_path / "resnet18.pth"
     assert command("--methods", "ResNet18", "--seeds", "0", "--threads", "3", "--weights", str(weights)) == 2
     assert threads == [3]
@@ -193,6 +197,8 @@ def test_threads_and_weights_are_passed_on(command, tmp_path, monkeypatch, capsy
         (["--table", "--against", "none"], "got 'none'."),
         (["--seeds", "one"], "invalid int value: 'one' (--help lists the options)."),
         (["--seeds", "-1"], "--seeds"),
+        (["--jobs", "0"], "--jobs must be at least 1, got 0."),
+        (["--scheduler", "nowhere://", "--methods", "LBP"], "No dask scheduler answers at nowhere://"),
         (["--threads", "0"], "--threads must be at least 1, got 0."),
         (["--table"], "does not exist; without --table the runs are measured."),
         (["--methods", "ResNet18"], "weights is missing"),
@@ -205,6 +211,77 @@ def test_bad_input_ends_with_one_sentence(command, capsys, arguments, sentence):
     assert said.startswith("Error: ")
     assert said.count("\n") == 1
     assert sentence in said
+
+
+def small_study(output, task=pieces.tiny_task, **places):
+    changes = {"LMFCN": QUICK, "CNN-CE": {**QUICK, "epochs": 1}}
+    methods = ["LBP", "CNN-CE", "CNN + SVM", "LMFCN"]
+    return study.Study({"tiny": task}, methods, [0, 1], output, changes, beside=["CNN + SVM"], **places)
+
+
+def without_seconds(path):
+    return {cell: _timeless(vars(run)) for cell, run in read_runs(path).items()}
+
+
+def _timeless(value):
+    if isinstance(value, dict):
+        return {name: _timeless(one) for name, one in value.items() if "seconds" not in name}
+    return [_timeless(one) for one in value] if isinstance(value, list) else value
+
+
+@pytest.fixture(scope="module")
+def serial_runs(tmp_path_factory):
+    output = tmp_path_factory.mktemp("serial") / "runs.jsonl"
+    assert small_study(output).run(lambda _: None) == []
+    return without_seconds(output)
+
+
+def test_two_processes_measure_the_same_bit_for_bit(serial_runs, tmp_path):
+    begun, ended, told = [], [], []
+    parallel = small_study(tmp_path / "runs.jsonl", jobs=2, by_repeat=True)
+    assert parallel.run(told.append, lambda cell: begun.append(cell) or True, ended.append) == []
+    assert without_seconds(tmp_path / "runs.jsonl") == serial_runs
+    assert len(told) == len(serial_runs) == 8
+    assert sorted(begun) == sorted(ended)
+    assert len(begun) == 6  # those of CNN + SVM come with CNN-CE
+
+
+def test_a_worker_killed_in_the_middle_changes_nothing(serial_runs, cluster, tmp_path):
+    def kill_the_victim():
+        while not (tmp_path / "victim").exists() or not (tmp_path / "victim").read_text():
+            time.sleep(0.05)
+        cluster.kill(int((tmp_path / "victim").read_text()))
+
+    address, killer = cluster.grow_to(2), threading.Thread(target=kill_the_victim)
+    killer.start()
+    task = partial(pieces.deadly_task, tmp_path)
+    assert small_study(tmp_path / "runs.jsonl", task, scheduler=address).run(lambda _: None) == []
+    killer.join()
+    assert len([worker for worker in cluster.workers if worker.poll() is None]) == 1
+    assert without_seconds(tmp_path / "runs.jsonl") == serial_runs
+
+
+def test_other_seeds_wait_for_the_one_that_tunes(tmp_path):
+    asked = small_study(tmp_path / "runs.jsonl")
+    cells = list(asked.cells())
+    first = Cell("tiny", "CNN-CE", 0)
+    waiting = [cell for cell in cells if cell != first and asked._waits(cell, [first])]
+    assert waiting == [Cell("tiny", "CNN-CE", 1), Cell("tiny", "CNN + SVM", 0)]
+    assert not any(asked._waits(cell, [Cell("tiny", "LBP", 0), Cell("tiny", "LMFCN", 0)]) for cell in cells)
+
+
+def test_a_piece_that_nobody_survives_is_a_failure(tmp_path, monkeypatch):
+    def lose(function, works, **_):
+        for work in works:
+            yield work, LostWorkerError("3 processes died.") if work.cell.method == "LBP" else function(work)
+
+    monkeypatch.setattr(study, "as_completed", lose)
+    monkeypatch.setattr(study, "measure", lambda cell, *_: [run_of(*cell)])
+    told = []
+    failures = small_study(tmp_path / "runs.jsonl").run(told.append)
+    assert failures == [f"tiny, LBP, seed {seed}: 3 processes died." for seed in (0, 1)]
+    assert "tiny, LBP, seed 0: 3 processes died. Going on with the next." in told
+    assert {cell.method for cell in read_runs(tmp_path / "runs.jsonl")} == {"CNN-CE", "CNN + SVM", "LMFCN"}
 
 
 def test_the_folder_of_the_data_must_be_there(tmp_path, capsys):

@@ -26,13 +26,16 @@ def compare(
     seed: Annotated[int, Option(min=0, help="Of the first repeat; the others count on from it.")] = 0,
     ignore_split: Annotated[bool, Option("--ignore-split", help="Give up a division that DATA brings.")] = False,
     quick: Annotated[bool, Option("--quick", help="Few epochs, small images: a first look, not a verdict.")] = False,
+    jobs: Annotated[int, Option("--jobs", "-j", min=1, help="Runs at the same time on this machine.")] = 1,
+    scheduler: Annotated[str | None, Option(metavar="ADDRESS", help="Of a dask cluster that does the runs.")] = None,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Plain lines, no table that moves.")] = False,
 ) -> None:
     """Compare LMFCN with other methods on your own images, and say which is best.
 
     All methods get the same divisions (60 % to learn, 20 % to choose, 20 % to test; groups stay together) and one look
     at the test images per repeat; those we compare with are tuned first. Interrupted, or with more repeats or methods,
-    the same command goes on. Ends with code 1 if a training failed, 130 if it was interrupted.
+    the same command goes on. Every run computes with one thread, so that numbers do not depend on where it is done;
+    --jobs or --scheduler uses more cores. Ends with code 1 if a training failed, 130 if it was interrupted.
     """
     from lmfcn.experiments.comparing import Outcome
     from lmfcn.experiments.request import Request, prepare
@@ -42,7 +45,9 @@ def compare(
 
     check_choice("--color", color, ("keep", "grey", "rgb"))
     kept = cast("Color", color)
-    request = Request(data, output, methods or DEFAULT_METHODS, repeats, size, kept, seed, ignore_split, quick)
+    request = Request(
+        data, output, methods or DEFAULT_METHODS, repeats, size, kept, seed, ignore_split, quick, jobs, scheduler
+    )
     output.mkdir(parents=True, exist_ok=True)
     comparison = prepare(request, verbose=not quiet)
     _tell_beforehand(comparison)
@@ -72,10 +77,12 @@ def _measure(comparison: "Comparison", minutes: float | None, *, live: bool) -> 
         with LiveTable(comparison, Console()) as table:
 
             def go_on(cell: "Cell") -> bool:
-                table.begin(cell)
-                return time.monotonic() < end
+                in_time = time.monotonic() < end
+                if in_time:
+                    table.begin(cell)
+                return in_time
 
-            return comparison.run(table.tell, go_on), False
+            return comparison.run(table.tell, go_on, table.end), False
     except KeyboardInterrupt:
         return [], True
 

@@ -19,7 +19,7 @@ class LiveTable:
 
     def __init__(self, comparison: Comparison, console: Console) -> None:
         self._comparison = comparison
-        self._now = "Reading what is there."
+        self._running: list[Cell] = []
         self._live = Live(self._content(), console=console, auto_refresh=False)
 
     def __enter__(self) -> "LiveTable":
@@ -29,15 +29,18 @@ class LiveTable:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._now = ""
+        self._running.clear()
         self._refresh()
         self._live.__exit__(kind, error, trace)
 
     def begin(self, cell: Cell) -> None:
-        """Say what is measured now."""
-        repeat = list(self._comparison.seeds).index(cell.seed) + 1
-        self._now = f"Now: {cell.method}, repeat {repeat} of {len(self._comparison.seeds)}."
+        """Show a run among those that are under way."""
+        self._running.append(cell)
         self._refresh()
+
+    def end(self, cell: Cell) -> None:
+        """Show it there no more; its line is told next."""
+        self._running = [other for other in self._running if other != cell]
 
     def tell(self, line: str) -> None:
         """Show a run that has been added to the file; sentences about failures stay above the table."""
@@ -48,8 +51,13 @@ class LiveTable:
     def _refresh(self) -> None:
         self._live.update(self._content(), refresh=True)
 
+    def _now(self) -> str:
+        seeds = list(self._comparison.seeds)
+        runs = [f"{cell.method}, repeat {seeds.index(cell.seed) + 1} of {len(seeds)}" for cell in self._running]
+        return f"Now: {'; '.join(runs)}." if runs else ""
+
     def _content(self) -> Group:
-        return Group(progress_table(self._comparison), Text(self._now))
+        return Group(progress_table(self._comparison), Text(self._now()))
 
 
 def progress_table(comparison: Comparison) -> Table:

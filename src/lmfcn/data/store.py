@@ -37,8 +37,11 @@ class ImageStore:
         return len(self.source)
 
     def __getstate__(self) -> dict[str, object]:
-        # Workers of joblib get the recipe, not the decoded pictures (nor the lock, which cannot travel).
-        return {"source": self.source, "frame": self.frame, "cache_bytes": self.cache_bytes}
+        # Other processes get the recipe, not the decoded pictures (nor the lock, which cannot travel), and files by
+        # paths that do not depend on the working folder.
+        files = not isinstance(self.source, np.ndarray)
+        source = [os.path.abspath(path) for path in self.source] if files else self.source
+        return {"source": source, "frame": self.frame, "cache_bytes": self.cache_bytes}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)

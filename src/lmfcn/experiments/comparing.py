@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from lmfcn.data.collections import ImageCollection
 from lmfcn.experiments.measuring import ON_TOP_OF_CNN, Changes
 from lmfcn.experiments.own_data import DataSummary, parts_of
 from lmfcn.experiments.runs import Run, read_runs
-from lmfcn.experiments.study import GoOn, Report, Study
-from lmfcn.experiments.tasks import Parts
+from lmfcn.experiments.study import Ended, GoOn, Report, Study
 from lmfcn.experiments.verdict import Verdict, judge, shared_runs
 
 
@@ -34,6 +34,10 @@ class Comparison:
         What differs from the defaults of each method.
     quick : bool
         Whether these changes are for a first look, which tables and report then say.
+    jobs : int
+        Runs at the same time on this machine.
+    scheduler : str or None
+        Address of a dask scheduler whose workers do the runs.
     """
 
     name: str
@@ -45,13 +49,18 @@ class Comparison:
     output: Path
     changes: Changes
     quick: bool = False
+    jobs: int = 1
+    scheduler: str | None = None
 
-    def run(self, report: Report, go_on: GoOn = lambda _: True) -> list[str]:
-        """Measure what is not in the file yet, repeat by repeat; return a sentence for each training that failed."""
+    def run(self, report: Report, go_on: GoOn = lambda _: True, ended: Ended = lambda _: None) -> list[str]:
+        """Measure what is not in the file yet, repeat by repeat; return a sentence for each training that failed.
+
+        The arguments are those of `Study.run`.
+        """
         self._check_same_data()
         beside = [method for method in ON_TOP_OF_CNN if method in self.methods]
         study = Study(
-            {self.name: self._parts},
+            {self.name: partial(parts_of, self.images)},
             self.methods,
             self.seeds,
             self.output,
@@ -59,16 +68,15 @@ class Comparison:
             beside=beside,
             tuning_seed=self.seeds[0],
             by_repeat=True,
+            jobs=self.jobs,
+            scheduler=self.scheduler,
         )
-        return study.run(report, go_on)
+        return study.run(report, go_on, ended)
 
     def runs(self) -> list[Run]:
         """Return the runs of these methods and repeats that are in the file."""
         found = read_runs(self.output).values()
         return [run for run in found if run.method in self.methods and run.seed in self.seeds]
-
-    def _parts(self, seed: int) -> Parts:
-        return parts_of(self.images, seed)
 
     def _check_same_data(self) -> None:
         runs = list(read_runs(self.output).values())
@@ -76,7 +84,7 @@ class Comparison:
         if others:
             raise ValueError(f"{self.output} holds runs of {others[0]!r}, not of {self.name!r}; give another --output.")
         # Every image is in every division, so one of them tells whether all images and labels are the same.
-        if runs and runs[0].split != self._parts(runs[0].seed).fingerprint():
+        if runs and runs[0].split != parts_of(self.images, runs[0].seed).fingerprint():
             raise ValueError(
                 f"{self.output} holds runs of other images, labels, groups or sizes than {self.name!r} has now; give"
                 " another --output, or the data as they were."

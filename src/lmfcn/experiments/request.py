@@ -38,6 +38,10 @@ class Request:
         Whether to give up a division that the data bring.
     quick : bool
         Whether a first look is enough: few epochs, few repeats, images of at most 64 pixels a side.
+    jobs : int
+        Runs at the same time on this machine.
+    scheduler : str or None
+        Address of a dask scheduler whose workers do the runs.
     """
 
     data: Path
@@ -49,6 +53,8 @@ class Request:
     seed: int = 0
     ignore_split: bool = False
     quick: bool = False
+    jobs: int = 1
+    scheduler: str | None = None
 
     @property
     def seeds(self) -> range:
@@ -65,7 +71,9 @@ class Request:
         words += [] if self.color == "keep" else ["--color", self.color]
         words += [] if self.seed == 0 else ["--seed", str(self.seed)]
         words += ["--ignore-split"] if self.ignore_split else []
-        return shlex.join([*words, *(["--quick"] if self.quick else [])])
+        words += ["--quick"] if self.quick else []
+        words += [] if self.jobs == 1 else ["--jobs", str(self.jobs)]
+        return shlex.join([*words, *([] if self.scheduler is None else ["--scheduler", self.scheduler])])
 
 
 def prepare(request: Request, changes: Changes | None = None, *, verbose: bool = False) -> Comparison:
@@ -87,7 +95,8 @@ def prepare(request: Request, changes: Changes | None = None, *, verbose: bool =
     able, left_out = able_methods(methods, images, changes)
     name = request.data.resolve().stem + (", quick" if request.quick else "")
     output = request.output / "runs.jsonl"
-    return Comparison(name, images, data, able, left_out, request.seeds, output, changes, quick=request.quick)
+    options = (request.quick, request.jobs, request.scheduler)
+    return Comparison(name, images, data, able, left_out, request.seeds, output, changes, *options)
 
 
 def _images(request: Request) -> ImageCollection:

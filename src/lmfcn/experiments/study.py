@@ -7,7 +7,8 @@ Gaussians are drawn, and the textures come with scikit-image. LMFCN runs with it
 decay of every comparator that trains are chosen among three candidates by the validation images of seed 0; the other
 seeds use that choice. (Some of those validation images are test images of other seeds, which can only help the
 comparators.) Test images are looked at once per run. Every run is a line of JSON in the output file; those that are
-there already are not repeated, so the work can be spread over days, or over processes with other tasks.
+there already are not repeated, so the work can be spread over days; --jobs spreads it over cores, --scheduler over the
+machines of a dask cluster, and the numbers are the same.
 With --table the lines are printed as tables and nothing is run.
 """
 
@@ -17,11 +18,10 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, NoReturn
-
-import torch
+from typing import Any, NamedTuple, NoReturn
 
 from lmfcn.algorithm.errors import TrainingError
+from lmfcn.distribution import LostWorkerError, WithThreads, as_completed
 from lmfcn.experiments.measuring import (
     CHANGES,
     METHODS,
@@ -44,21 +44,54 @@ Parter = Callable[[int], Parts]
 """From a seed to the parts of a task."""
 GoOn = Callable[[Cell], bool]
 """Told each cell before it is run; False ends the study."""
+Ended = Callable[[Cell], None]
+"""Told each cell that is over."""
+
+
+class Work(NamedTuple):
+    """A cell with what the file knows for it: the choice that tuning made before, and what is wanted beside it."""
+
+    cell: Cell
+    choice: Mapping[str, Any] | None
+    beside: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """What every process gets once: how work becomes runs. Images are read, or drawn, where that happens."""
+
+    tasks: Mapping[str, Parter]
+    changes: Changes
+
+    def __call__(self, work: Work) -> tuple[list[Run], Exception | None]:
+        """Return the runs of a cell, and the error that ended it if its training failed."""
+        runs: list[Run] = []
+        try:
+            parts = self.tasks[work.cell.task](work.cell.seed)
+            for run in measure(work.cell, parts, work.choice, self.changes, work.beside):
+                runs.append(run)
+        except TrainingError as error:
+            return runs, error
+        return runs, None
 
 
 @dataclass(frozen=True)
 class Study:
     """Methods on tasks with seeds, and the file that keeps their runs.
 
+    Every run computes with the same number of threads wherever it is done, as bits depend on it; so results do not
+    depend on `jobs`, nor on the machines of a cluster as far as their processors are alike.
+
     Attributes
     ----------
     tasks : mapping of functions
-        From a seed to the parts of a task, by the task's name.
+        From a seed to the parts of a task, by the task's name; picklable for other processes.
     methods : sequence of str
         Names in `METHODS`.
     seeds : sequence of int
         Each is a new division with new weights; the tuning seed is run first.
     output : Path
+        Only this process writes it.
     changes : mapping of mappings
         What differs from the defaults of each method.
     beside : collection of str
@@ -66,13 +99,15 @@ class Study:
     tuning_seed : int or None
         The seed that chooses the parameters of all; with None nothing is tuned.
     by_repeat : bool
-        Whether all methods come to an end with one seed before the next begins, instead of each with all seeds.
+        Whether all methods begin with one seed before the next one's turn, instead of each with all seeds.
     data : mapping of str
         What the images of a task are known by; runs on other images do not count as done.
     jobs : int
-        Number of processes on this machine.
+        Runs at the same time on this machine.
     scheduler : str or None
-        Address of a running dask scheduler.
+        Address of a dask scheduler whose workers do the runs.
+    threads : int
+        Threads of every run.
     """
 
     tasks: Mapping[str, Parter]
@@ -86,25 +121,36 @@ class Study:
     data: Mapping[str, str] = field(default_factory=dict)
     jobs: int = 1
     scheduler: str | None = None
+    threads: int = 1
 
-    def run(self, report: Report, go_on: GoOn = lambda _: True) -> list[str]:
+    def run(self, report: Report, go_on: GoOn = lambda _: True, ended: Ended = lambda _: None) -> list[str]:
         """Run every cell that is not in the file; report each, and return a sentence for each that failed.
 
-        A failed cell is not written down, so that it is tried again the next time.
+        A failed cell is not written down, so that it is tried again the next time. `go_on` is told each cell before it
+        is run, and ends the study by returning False; `ended` is told each that is over.
         """
         self._check_choices()
         self.output.parent.mkdir(parents=True, exist_ok=True)
-        failures = []
-        for cell in self.cells():
-            if cell in self.finished():  # again every time, as another process may have added some
-                continue
-            if not go_on(cell):
-                break
-            try:
-                self._run(cell, report)
-            except TrainingError as error:
-                failures.append(f"{cell.task}, {cell.method}, seed {cell.seed}: {error}")
-                report(f"{failures[-1]} Going on with the next.")
+        failures: list[str] = []
+
+        def fail(cell: Cell, reason: Exception) -> None:
+            failures.append(f"{cell.task}, {cell.method}, seed {cell.seed}: {reason}")
+            report(f"{failures[-1]} Going on with the next.")
+
+        running: list[Cell] = []
+        function = WithThreads(Measuring(self.tasks, self.changes), self.threads)
+        works = self._work(running, go_on, fail)
+        for work, result in as_completed(
+            function, works, jobs=self.jobs, scheduler=self.scheduler, catch=LostWorkerError
+        ):
+            running.remove(work.cell)
+            ended(work.cell)
+            runs, error = ([], result) if isinstance(result, LostWorkerError) else result
+            for run in runs:
+                append_run(self.output, replace(run, digest=self.digest(run.cell)))
+                report(_in_a_line(run))
+            if error is not None:
+                fail(work.cell, error)
         return failures
 
     def cells(self) -> Iterator[Cell]:
@@ -136,13 +182,39 @@ class Study:
         """What `digest` has computed, as it is asked for every line of the file before every run."""
         return {}
 
-    def _run(self, cell: Cell, report: Report) -> None:
-        runs = self.finished()
-        beside = [method for method in self.beside if cell._replace(method=method) not in runs]
-        choice = self._choice(cell, runs)
-        for run in measure(cell, self.tasks[cell.task](cell.seed), choice, self.changes, beside):
-            append_run(self.output, replace(run, digest=self.digest(run.cell)))
-            report(_in_a_line(run))
+    def _work(self, running: list[Cell], go_on: GoOn, fail: Callable[[Cell, Exception], None]) -> Iterator[Work | None]:
+        """Yield what can begin now, and None while everything that is left waits for what is `running`."""
+        waiting = list(self.cells())
+        while waiting:
+            runs = self.finished()  # again every time, as another process may have added some
+            waiting = [cell for cell in waiting if cell not in runs]
+            cell = next(
+                (cell for i, cell in enumerate(waiting) if not self._waits(cell, [*running, *waiting[:i]])), None
+            )
+            if cell is None:
+                if waiting:
+                    yield None
+                continue
+            if not go_on(cell):
+                return
+            waiting.remove(cell)
+            try:
+                choice = self._choice(cell, runs)
+            except TrainingError as error:
+                fail(cell, error)
+                continue
+            beside = [method for method in self.beside if cell._replace(method=method) not in runs]
+            running.append(cell)
+            yield Work(cell, choice, beside)
+
+    def _waits(self, cell: Cell, unfinished: Collection[Cell]) -> bool:
+        """Tell whether a cell needs what one of the cells before it will leave in the file."""
+        tuning = cell._replace(seed=self.tuning_seed)
+        if tuning != cell and tuning in unfinished and is_tuned(cell.method):
+            return True
+        # These measure, or leave out, each other.
+        relatives = ["CNN-CE"] if cell.method in self.beside else self.beside if cell.method == "CNN-CE" else []
+        return any(cell._replace(method=method) in unfinished for method in relatives)
 
     def _choice(self, cell: Cell, runs: Mapping[Cell, Run]) -> Mapping[str, Any] | None:
         """Return what the tuning seed chose, or None where the choice is to be made."""
@@ -197,11 +269,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> list[str]:
     changes = dict(CHANGES)
     if options.weights:
-        changes |= {method: {"weights": options.weights} for method in NEED_WEIGHTS}
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    tasks = {task: partial(TASKS[task], options.data) for task in options.tasks}
-    return Study(tasks, options.methods, options.seeds, options.output, changes).run(_say)
+        changes |= {method: {"weights": options.weights.absolute()} for method in NEED_WEIGHTS}
+    # Other processes may have other working folders.
+    tasks = {task: partial(TASKS[task], options.data.absolute()) for task in options.tasks}
+    places = {"jobs": options.jobs, "scheduler": options.scheduler, "threads": options.threads}
+    return Study(tasks, options.methods, options.seeds, options.output, changes, **places).run(_say)
 
 
 def _tables(options: argparse.Namespace) -> str:
@@ -224,8 +296,8 @@ def _check(options: argparse.Namespace) -> None:
         check_choice("A method", method, METHODS)
     for seed in options.seeds:
         check_integer("--seeds", seed, smallest=0)
-    if options.threads is not None:
-        check_integer("--threads", options.threads, smallest=1)
+    check_integer("--jobs", options.jobs, smallest=1)
+    check_integer("--threads", options.threads, smallest=1)
     if options.table:
         return
     if options.data is None:
@@ -251,7 +323,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--methods", nargs="+", default=able, help="all by default but those that need weights")
     parser.add_argument("--weights", type=Path, help="file for ResNet18 or InceptionV3, if one of them is asked for")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
-    parser.add_argument("--threads", type=int, help="of this process; 1 if several share the cores")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at the same time on this machine")
+    parser.add_argument("--scheduler", metavar="ADDRESS", help="of a dask cluster that does the runs instead")
+    parser.add_argument("--threads", type=int, default=1, help="of every run, 1 by default; results depend on it")
     parser.add_argument("--output", type=Path, default=Path("study.jsonl"), help="file of runs to add to")
     parser.add_argument("--table", action="store_true", help="print the runs of the file as Markdown")
     parser.add_argument("--against", metavar="METHOD", help="with --table: paired differences to this method")

@@ -1,0 +1,156 @@
+"""Work on the machines of a running dask.distributed cluster."""
+
+import pickle
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from lmfcn.distribution.pool import Outcome, lost, pack
+from lmfcn.versions import versions
+
+SECONDS_TO_ANSWER = 10.0
+"""After which a scheduler is given up."""
+SECONDS_WITHOUT_WORKERS = 60.0
+"""After which a cluster is given up, at the start or later; a batch system may take a while to replace one."""
+_LOOK_AGAIN = 5.0
+
+
+class Cluster:
+    """The worker processes of a cluster, however many there are at the moment; each gets one piece at a time.
+
+    Parameters
+    ----------
+    function : callable
+        Sent once; workers pass it on to each other.
+    address : str
+    """
+
+    def __init__(self, function: Callable[[Any], Any], address: str) -> None:
+        content = pack(function)
+        self._dask, self._distributed = _packages()
+        self._address = address
+        self._running: dict[Any, Any] = {}
+        self._known: set[str] = set()
+        self._client = self._connect()
+        try:
+            self._n_workers()
+            # A task, not scattered data: those would be gone with the last worker that holds them.
+            with self._connection(), self._dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+                self._function = self._client.submit(pickle.loads, content, pure=False)
+        except BaseException:
+            self.close()
+            raise
+
+    def n_free(self) -> int:
+        """Return how many workers wait for work."""
+        return max(0, self._n_workers() - len(self._running))
+
+    def is_busy(self) -> bool:
+        """Tell whether any piece is under way."""
+        return bool(self._running)
+
+    def submit(self, argument: Any) -> None:
+        """Leave a piece to the scheduler."""
+        with self._connection():
+            self._running[self._client.submit(_run, self._function, argument, pure=False)] = argument
+
+    def finished(self) -> list[Outcome]:
+        """Wait for at least one piece to end; those of a worker that died are given to others by the scheduler."""
+        with self._connection(), self._client.as_current():
+            while True:
+                # As long as it takes, but not for workers that never come back.
+                with suppress(TimeoutError):
+                    self._distributed.wait(list(self._running), timeout=_LOOK_AGAIN, return_when="FIRST_COMPLETED")
+                done = [future for future in self._running if future.done()]
+                if done:
+                    return [self._outcome(future) for future in done]
+                self._n_workers()
+
+    def close(self) -> None:
+        """Take back what has not begun, and leave; what a worker has begun ends there, and its result is dropped."""
+        with suppress(OSError, CancelledError, TimeoutError, RuntimeError):
+            self._client.cancel(list(self._running), force=True)
+        self._client.close(timeout=2)
+
+    def _outcome(self, future: Any) -> Outcome:
+        argument = self._running.pop(future)
+        if future.cancelled():
+            raise CancelledError
+        error = future.exception()
+        if isinstance(error, self._distributed.KilledWorker):
+            error = lost(argument, error.allowed_failures + 1)
+        return Outcome(argument, future.result() if error is None else None, error)
+
+    def _connect(self) -> Any:
+        try:
+            return self._distributed.Client(self._address, timeout=SECONDS_TO_ANSWER, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise ConnectionError(
+                f"No dask scheduler answers at {self._address} ({error}); start one with `dask scheduler`, which prints"
+                " its address."
+            ) from error
+
+    @contextmanager
+    def _connection(self) -> Iterator[None]:
+        """Say what has happened when the scheduler goes away."""
+        try:
+            yield
+        except (OSError, CancelledError) as error:
+            if isinstance(error, ConnectionError):
+                raise
+            raise ConnectionError(f"The connection to the dask scheduler at {self._address} is lost.") from error
+
+    def _n_workers(self) -> int:
+        """Return the number of worker processes, at least one; look at those that have joined."""
+        with self._connection():
+            threads = self._client.nthreads()
+            if not threads:
+                try:
+                    self._client.wait_for_workers(1, timeout=SECONDS_WITHOUT_WORKERS)
+                except TimeoutError as error:
+                    raise ConnectionError(
+                        f"The cluster at {self._address} has had no worker for {SECONDS_WITHOUT_WORKERS:.0f} seconds;"
+                        f" start some with `dask worker {self._address}`."
+                    ) from error
+                threads = self._client.nthreads()
+            self._check({worker: count for worker, count in threads.items() if worker not in self._known})
+        return max(1, len(threads))
+
+    def _check(self, threads: dict[str, int]) -> None:
+        """Refuse workers that would come to other results; `threads` are those of each."""
+        if not threads:
+            return
+        here = versions()
+        for worker, there in self._client.run(versions, workers=list(threads), on_error="return").items():
+            if isinstance(there, ImportError):
+                raise ImportError(f"Worker {worker} has no lmfcn ({there}); install the same version there as here.")
+            if isinstance(there, Exception):
+                continue  # gone already
+            differences = [
+                f"{name} {there[name]} instead of {here[name]}" for name in here if there[name] != here[name]
+            ]
+            if differences:
+                raise ValueError(f"Worker {worker} has {', '.join(differences)}; install the same versions everywhere.")
+            self._known.add(worker)
+        if max(threads.values()) > 1:
+            warnings.warn(
+                f"A worker has {max(threads.values())} threads, but gets one piece of work at a time; with"
+                " `dask worker --nworkers N --nthreads 1` there are N at a time.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+def _packages() -> tuple[Any, Any]:
+    try:
+        import dask
+        import distributed
+    except ImportError as error:
+        raise ImportError(f"A cluster needs dask.distributed: pip install 'lmfcn[cluster]' ({error}).") from error
+    return dask, distributed
+
+
+def _run(function: Callable[[Any], Any], argument: Any) -> Any:
+    return function(argument)

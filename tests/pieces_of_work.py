@@ -1,0 +1,87 @@
+"""Functions that tests send to other processes, which import this module; it must be light."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+
+def square(number):
+    return number**2
+
+
+def process_and_square(number):
+    time.sleep(0.2)
+    return os.getpid(), number**2
+
+
+def reciprocal(number):
+    return 1 / number
+
+
+def die_on(number):
+    """A function that ends its own process, as a lack of memory does, when it is given `number`."""
+
+    def function(argument):
+        if argument == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return argument
+
+    return function
+
+
+def die_once(folder, number):
+    """A function that ends its process the first time, but not the second."""
+
+    def function(argument):
+        if argument == number and not (Path(folder) / "died").exists():
+            (Path(folder) / "died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return argument
+
+    return function
+
+
+def threads_and_jobs(_):
+    import joblib
+    import torch
+
+    return torch.get_num_threads(), joblib.effective_n_jobs(4)
+
+
+def threads_before_and_within(count):
+    from lmfcn.distribution import WithThreads
+
+    return threads_and_jobs(0), WithThreads(threads_and_jobs, count)(0)
+
+
+class Adder:
+    """Holds a large array."""
+
+    def __init__(self, numbers):
+        self.numbers = numbers
+
+    def __call__(self, position):
+        return int(self.numbers[position]), self.numbers.flags.writeable
+
+
+def tiny_task(seed):
+    import numpy as np
+
+    from lmfcn import make_gaussians
+    from lmfcn.experiments.tasks import Part, Parts
+
+    random = np.random.default_rng(seed)
+    return Parts(*(Part(*make_gaussians(8, 16, random, stds=(10, 60))) for _ in range(3)))
+
+
+def deadly_task(folder, seed):
+    """The tiny task; the first process that is asked for seed 1 writes down its number and waits to be killed."""
+    try:
+        with (Path(folder) / "victim").open("x") if seed == 1 else open(os.devnull, "w") as file:
+            file.write(str(os.getpid()))
+    except FileExistsError:
+        return tiny_task(seed)
+    if seed == 1:
+        time.sleep(60)
+    return tiny_task(seed)

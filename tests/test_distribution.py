@@ -1,0 +1,173 @@
+import os
+import sys
+import threading
+
+import joblib
+import numpy as np
+import pytest
+import torch
+
+import pieces_of_work as pieces
+from lmfcn import LMFCNClassifier
+from lmfcn.distribution import LostWorkerError, WithThreads, as_completed
+from lmfcn.distribution import cluster as cluster_module
+
+
+@pytest.fixture(params=["here", "processes", "cluster"])
+def place(request):
+    if request.param == "cluster":
+        return {"scheduler": request.getfixturevalue("cluster").grow_to(2)}
+    return {"jobs": 1 if request.param == "here" else 2}
+
+
+def test_every_argument_comes_with_its_result_and_no_more_are_asked_for_than_can_run(place):
+    asked, under_way = [], []
+
+    def numbers():
+        for number in range(12):
+            asked.append(number)
+            yield number
+
+    results = as_completed(pieces.process_and_square, numbers(), **place)
+    assert asked == []
+    found, processes = {}, set()
+    for argument, (process, result) in results:
+        found[argument] = result
+        processes.add(process)
+        under_way.append(len(asked) - len(found) + 1)
+    assert found == {number: number**2 for number in range(12)}
+    n_places = 1 if place == {"jobs": 1} else 2
+    assert max(under_way) == n_places
+    assert len(processes) == n_places
+    assert (os.getpid() in processes) == (place == {"jobs": 1})
+
+
+def test_an_exception_stops_all_unless_it_is_caught(place):
+    outcomes = dict(as_completed(pieces.reciprocal, [2, 0, 4], **place, catch=ZeroDivisionError))
+    assert (outcomes.pop(2), outcomes.pop(4)) == (0.5, 0.25)
+    assert isinstance(outcomes[0], ZeroDivisionError)
+    with pytest.raises(ZeroDivisionError, match="division by zero"):
+        list(as_completed(pieces.reciprocal, [0, 2, 4], **place, catch=KeyError))
+
+
+def test_an_argument_can_wait_for_a_result():
+    done = []
+
+    def numbers():
+        yield 1
+        while 1 not in done:
+            yield None
+        yield 2
+
+    for argument, _ in as_completed(pieces.square, numbers(), jobs=2):
+        done.append(argument)
+    assert done == [1, 2]
+    with pytest.raises(ValueError, match="waits for a result, but nothing is under way"):
+        list(as_completed(pieces.square, [None]))
+
+
+def test_a_process_that_dies_loses_only_its_piece(tmp_path):
+    asked = as_completed(pieces.die_once(tmp_path, 2), range(5), jobs=2)
+    assert sorted(argument for argument, _ in asked) == [0, 1, 2, 3, 4]
+    assert (tmp_path / "died").exists()
+
+
+def test_a_piece_that_nobody_survives_is_given_up():
+    outcomes = dict(as_completed(pieces.die_on(2), range(4), jobs=2, catch=LostWorkerError))
+    sentence = str(outcomes.pop(2))
+    assert outcomes == {0: 0, 1: 1, 3: 3}
+    assert sentence.startswith("3 processes died one after the other while they worked on 2; the likeliest reason is")
+
+
+def test_large_arrays_are_shared_and_nothing_is_left_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    results = as_completed(pieces.Adder(np.arange(2**20)), [3, 5], jobs=2)
+    assert dict(results) == {3: (3, False), 5: (5, False)}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_who_stops_asking_ends_the_processes(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    results = as_completed(pieces.process_and_square, iter(int, 1), jobs=2)  # endless
+    process = next(results)[1][0]
+    results.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_threads_are_what_was_asked_for():
+    before = torch.get_num_threads()
+    assert list(as_completed(WithThreads(pieces.threads_and_jobs, 3), [0])) == [(0, (3, 1))]
+    assert torch.get_num_threads() == before
+    share = max(1, joblib.cpu_count() // 2)
+    assert list(as_completed(pieces.threads_before_and_within, [3], jobs=2)) == [(3, ((share, 1), (3, 1)))]
+
+
+@pytest.mark.parametrize("jobs", [0, 1.5, True])
+def test_jobs_must_be_a_whole_number(jobs):
+    with pytest.raises(ValueError, match=r"jobs must be a whole number from 1 up, got"):
+        as_completed(pieces.square, [1], jobs=jobs)
+
+
+def test_what_cannot_be_sent_is_refused():
+    lock = threading.Lock()
+    with pytest.raises(ValueError, match="This work cannot be sent to other processes: cannot pickle"):
+        as_completed(lambda _: lock, [1], jobs=2)
+
+
+def test_nobody_answers(monkeypatch):
+    monkeypatch.setattr(cluster_module, "SECONDS_TO_ANSWER", 0.5)
+    with pytest.raises(
+        ConnectionError, match=r"No dask scheduler answers at tcp://127\.0\.0\.1:9 \(.*`dask scheduler`"
+    ):
+        as_completed(pieces.square, [1], scheduler="tcp://127.0.0.1:9")
+    with pytest.raises(ConnectionError, match="No dask scheduler answers at nowhere://"):
+        as_completed(pieces.square, [1], scheduler="nowhere://")
+
+
+def test_the_extra_is_missing(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ImportError, match=r"A cluster needs dask\.distributed: pip install 'lmfcn\[cluster\]'"):
+        as_completed(pieces.square, [1], scheduler="tcp://127.0.0.1:9")
+
+
+def test_a_cluster_without_workers(cluster, monkeypatch):
+    monkeypatch.setattr(cluster_module, "SECONDS_WITHOUT_WORKERS", 0.5)
+    cluster.shrink()
+    with pytest.raises(ConnectionError, match="has had no worker for 0 seconds; start some with `dask worker tcp://"):
+        as_completed(pieces.square, [1], scheduler=cluster.address)
+
+
+def test_a_worker_of_many_threads_is_spoken_of(cluster, monkeypatch):
+    client, address = pytest.importorskip("distributed").Client, cluster.grow_to(2)
+    known = client.nthreads
+    monkeypatch.setattr(client, "nthreads", lambda self: dict.fromkeys(known(self), 8))
+    with pytest.warns(UserWarning, match="A worker has 8 threads, but gets one piece of work at a time; with"):
+        assert list(as_completed(pieces.square, [3], scheduler=address)) == [(3, 9)]
+
+
+def test_other_versions_are_refused(cluster, monkeypatch):
+    monkeypatch.setattr(cluster_module, "versions", lambda: {"torch": os.getpid(), "numpy": "2"})
+    with pytest.raises(ValueError, match=rf"has torch \d+ instead of {os.getpid()}; install the same versions every"):
+        as_completed(pieces.square, [1], scheduler=cluster.grow_to(2))
+
+
+def test_one_vs_all_on_a_cluster(cluster, textures):
+    from distributed import Client
+
+    images = np.concatenate([textures[0], 255 - textures[0][:8]])
+    labels = np.concatenate([textures[1], np.full(8, 2)])
+    tiny = {"epochs": 1, "latent_dim": 3, "widths": (4,), "strategy": "one-vs-all", "device": "cpu", "random_state": 0}
+    with Client(cluster.grow_to(2)) as client, joblib.parallel_config(backend="dask"):
+        from distributed import get_task_stream
+
+        with get_task_stream(client) as stream:
+            there = LMFCNClassifier(**tiny).fit(images, labels)
+    assert len({task["worker"] for task in stream.data}) == 2
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    here = LMFCNClassifier(**tiny, n_jobs=1).fit(images, labels)
+    torch.set_num_threads(threads)
+    for one, other in zip(here.model_.parameters(), there.model_.parameters(), strict=True):
+        assert torch.equal(one, other)
