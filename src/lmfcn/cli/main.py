@@ -10,11 +10,23 @@ from rich.markup import escape
 from lmfcn import __version__
 from lmfcn.cli.compare import compare
 from lmfcn.cli.demo import demo
+from lmfcn.cli.evaluate import evaluate
+from lmfcn.cli.info import info
 from lmfcn.cli.inspect import inspect
+from lmfcn.cli.predict import predict
+from lmfcn.cli.train import train
+
+_EPILOG = (
+    "Exit codes: 0 done; 1 done, but not everything was good (bad files, images unfit for training); 2 wrong use or"
+    " wrong data, with one sentence that says what; 130 stopped by Ctrl-C."
+)
 
 app = typer.Typer(
     name="lmfcn",
-    help="Large-margin texture classification: small convolutional networks trained on their support vectors.",
+    help="Large-margin texture classification: small networks trained on their support vectors.\n\n"
+    "  lmfcn train my_images -o wood.lmfcn       # a folder of images for each class\n\n"
+    "  lmfcn predict wood.lmfcn new_images       # the class of every image in it",
+    epilog=_EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -35,9 +47,9 @@ def _options(
 ) -> None: ...
 
 
-app.command()(demo)
-app.command()(inspect)
-app.command()(compare)
+# In the order in which somebody with new images needs them.
+for command in (demo, inspect, train, evaluate, predict, compare, info):
+    app.command()(command)
 
 
 def main() -> None:

@@ -27,5 +27,14 @@ def comparison_report_writer() -> "Callable[[Outcome, Path], None]":
     return write_comparison_report
 
 
+def training_report_writer() -> "Callable[..., None]":
+    """Return the function that writes the page of a training, or say what must be installed for it."""
+    try:
+        from lmfcn.report.training import write_training_report
+    except ImportError as error:
+        raise _missing(error) from error
+    return write_training_report
+
+
 def _missing(error: ImportError) -> ImportError:
     return ImportError(f"Reports need matplotlib and jinja2 ({error}); install them with: pip install 'lmfcn[report]'.")
