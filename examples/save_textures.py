@@ -1,4 +1,4 @@
-"""Write tiles of photographed textures to a folder, to try the command line on: python examples/save_textures.py DIR."""
+"""Write tiles of photographed textures to a folder, to try commands on: python examples/save_textures.py DIR [SIDE]."""
 
 import csv
 import sys
@@ -9,7 +9,7 @@ from PIL import Image
 from lmfcn.data.published import load_photographed_textures
 
 
-def main(folder: Path, tile: int = 64) -> int:
+def main(folder: Path, tile: int = 32) -> int:
     """Write images to folder/part/class and a table with the given division; return how many there are."""
     tiles = load_photographed_textures(tile)
     rows = []
@@ -24,4 +24,4 @@ def main(folder: Path, tile: int = 64) -> int:
 
 
 if __name__ == "__main__":
-    print(f"{main(Path(sys.argv[1]))} images in {sys.argv[1]}")
+    print(f"{main(Path(sys.argv[1]), *map(int, sys.argv[2:]))} images in {sys.argv[1]}")

@@ -11,7 +11,7 @@ import typer
 
 from lmfcn.files import write_text
 
-_NOT_IN_FILES = ("config", "save_config", "help")
+_NOT_IN_FILES = ("config", "save_config_to", "help")
 
 
 def read_config(path: Path, command: str, kinds: Mapping[str, Any]) -> dict[str, Any]:

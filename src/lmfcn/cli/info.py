@@ -59,6 +59,8 @@ def _record_lines(told: dict[str, Any]) -> dict[str, str]:
         lines["test"] = f"{score['value']:.3f} balanced ({interval}), on {test['n_images']} test images"
     if epochs := told.get("best_epochs"):
         lines["kept epoch"] = ", ".join(map(str, epochs))
+    if told.get("random_state") is not None:
+        lines["seed"] = str(told["random_state"])
     for name in ("parameters", "versions"):
         if name in told:
             lines[name] = ", ".join(f"{key} {value}" for key, value in told[name].items() if value is not None)

@@ -1,5 +1,6 @@
 """`lmfcn predict`: the classes of any number of images."""
 
+import io
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -115,14 +116,14 @@ def _opened(output: Path | None) -> Iterator[TextIO]:
         _keep_odd_names(sys.stdout)
         yield sys.stdout
         return
-    import io
-
     from lmfcn.files import whole_file
 
-    with whole_file(output) as file, io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="") as text:
-        yield text
-        text.flush()
-        text.detach()
+    with whole_file(output) as file:
+        text = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="")
+        try:
+            yield text
+        finally:
+            text.detach()  # which writes what is waiting, and leaves the file open
 
 
 def _keep_odd_names(stream: TextIO) -> None:

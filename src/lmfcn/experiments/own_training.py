@@ -73,6 +73,7 @@ def train_on(parts: OwnParts, parameters: Mapping[str, Any], *, announce: Callab
         warnings.simplefilter("always", TrainingWarning)
         classifier.fit(parts.train, validation=parts.validation)
     messages = [str(warning.message) for warning in caught if issubclass(warning.category, TrainingWarning)]
+    classifier.model_.record["random_state"] = parameters.get("random_state")
     held_out = _held_out(classifier, parts)
     test = None
     if parts.test is not None:

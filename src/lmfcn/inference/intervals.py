@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-N_RESAMPLES = 4000
+N_RESAMPLES = 20_000
+N_RESAMPLES_OF_GROUPS = 4000
 CONFIDENCE = 0.95
 _DRAWN_AT_ONCE = 2_000_000
 _PRIOR = 0.5
@@ -76,8 +77,8 @@ def _draw_groups(hits: np.ndarray, totals: np.ndarray, random: np.random.Generat
     """Yield recalls (r, n_classes) under random weights of the groups; the prior counts as groups of mean size."""
     sizes = totals.sum(axis=0) / (totals > 0).sum(axis=0)
     at_once = max(1, _DRAWN_AT_ONCE // len(totals))
-    for start in range(0, N_RESAMPLES, at_once):
-        n_drawn = min(at_once, N_RESAMPLES - start)
+    for start in range(0, N_RESAMPLES_OF_GROUPS, at_once):
+        n_drawn = min(at_once, N_RESAMPLES_OF_GROUPS - start)
         weights = random.standard_exponential((n_drawn, len(totals)))
         good, bad = random.gamma(_PRIOR, size=(2, n_drawn, len(sizes))) * sizes
         yield (weights @ hits + good) / (weights @ totals + good + bad)

@@ -1,0 +1,56 @@
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+from test_cli import lmfcn
+
+from lmfcn.cli import main as commands
+
+FAST = ("--epochs", "1", "--passes", "1", "--latent-dim", "2")
+
+
+def save_images(folder, n_per_class=10, side=16, channels=1, seed=0):
+    """Write bright and dark noise, a folder for each."""
+    random = np.random.default_rng(seed)
+    for label, low in (("bark", 0), ("wood", 110)):
+        (folder / label).mkdir(parents=True, exist_ok=True)
+        for number in range(n_per_class):
+            pixels = random.integers(low, low + 140, (side, side, channels), dtype=np.uint8)
+            Image.fromarray(pixels[..., 0] if channels == 1 else pixels).save(folder / label / f"{number}.png")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def trees(tmp_path_factory):
+    """Images of two classes; tests must not change them."""
+    return save_images(tmp_path_factory.mktemp("images") / "trees")
+
+
+@pytest.fixture(scope="session")
+def trained(trees, tmp_path_factory):
+    """What the real command said, and the folder in which it wrote its files."""
+    folder = tmp_path_factory.mktemp("trained")
+    result = lmfcn("train", trees, "-o", folder / "new" / "trees.lmfcn", *FAST)
+    assert result.returncode == 0, result.stderr
+    return result, folder / "new"
+
+
+@pytest.fixture(scope="session")
+def model(trained):
+    return trained[1] / "trees.lmfcn"
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    """Run a command in this process; return its exit code and what it said."""
+
+    def run(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["lmfcn", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            commands.main()
+        said = capsys.readouterr()
+        return ended.value.code, said.out, said.err
+
+    return run
