@@ -1,24 +1,10 @@
 import sys
 
-import numpy as np
 import pytest
-from PIL import Image
+from own_images import FAST, save_images
 from test_cli import lmfcn
 
 from lmfcn.cli import main as commands
-
-FAST = ("--epochs", "1", "--passes", "1", "--latent-dim", "2")
-
-
-def save_images(folder, n_per_class=10, side=16, channels=1, seed=0):
-    """Write bright and dark noise, a folder for each."""
-    random = np.random.default_rng(seed)
-    for label, low in (("bark", 0), ("wood", 110)):
-        (folder / label).mkdir(parents=True, exist_ok=True)
-        for number in range(n_per_class):
-            pixels = random.integers(low, low + 140, (side, side, channels), dtype=np.uint8)
-            Image.fromarray(pixels[..., 0] if channels == 1 else pixels).save(folder / label / f"{number}.png")
-    return folder
 
 
 @pytest.fixture(scope="session")

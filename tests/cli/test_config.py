@@ -2,7 +2,7 @@ import json
 import tomllib
 
 import pytest
-from conftest import FAST
+from own_images import FAST
 
 from lmfcn.cli.config import write_config
 

@@ -3,7 +3,7 @@ import json
 
 import numpy as np
 import pytest
-from conftest import save_images
+from own_images import save_images
 from test_cli import lmfcn
 
 
@@ -34,7 +34,7 @@ def test_json_and_csv_agree(command, model, new_trees, tmp_path):
     values = json.loads(told)
     counts = np.array(values["confusion"]["counts"])
     assert counts.sum(axis=1).tolist() == [6, 6]
-    rows = list(csv.DictReader((tmp_path / "rows.csv").open()))
+    rows = list(csv.DictReader((tmp_path / "rows.csv").read_text().splitlines()))
     right = [row["true"] == row["predicted"] for row in rows]
     assert np.trace(counts) == sum(right)
     assert values["accuracy"] == pytest.approx(np.mean(right))

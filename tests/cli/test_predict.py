@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import save_images
+from own_images import save_images
 from PIL import Image
 
 import lmfcn
@@ -34,7 +34,7 @@ def test_the_real_command_reads_paths_from_a_pipe(model, trees, tmp_path):
 
 
 def test_a_reader_that_leaves_early_is_no_error(model, trees):
-    command = f"yes '{trees}/bark/0.png' | head -3000 | '{sys.executable}' -m lmfcn predict '{model}' - | head -1"
+    command = f"yes '{trees}/bark/0.png' | head -400 | '{sys.executable}' -m lmfcn predict '{model}' - | head -1"
     result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
     assert (result.stdout, result.stderr) == ("path,label,probability\n", "")
 
@@ -64,7 +64,7 @@ def test_odd_names_survive_as_csv(command, model, trees, tmp_path):
 
 
 def test_a_table_for_people(command, model, trees):
-    code, told, _ = command("predict", model, trees / "bark" / "1.png", "--format", "table", "--reject", "1")
+    _code, told, _ = command("predict", model, trees / "bark" / "1.png", "--format", "table", "--reject", "1")
     heading, line = told.splitlines()
     assert heading.split() == ["label", "probability", "path"]
     assert line.split()[0] == "-"

@@ -4,7 +4,7 @@ import sys
 
 import numpy as np
 import pytest
-from conftest import FAST, save_images
+from own_images import FAST, save_images
 from PIL import Image
 
 import lmfcn
@@ -74,7 +74,7 @@ def test_a_given_split_is_respected_and_json_is_all_there_is(command, trees, tmp
     assert values["test"]["n_images"] == 6
     assert values["information"]["test"]["balanced_accuracy"] == values["test"]["balanced_accuracy"]
     assert values["model"] == "model.lmfcn"
-    code, told, said = command("evaluate", "model.lmfcn", table, "--json")
+    code, told, _said = command("evaluate", "model.lmfcn", table, "--json")
     assert code == 0
     again = json.loads(told)
     assert (again["part"], again["n_training_images"]) == ("test", 0)
@@ -137,7 +137,7 @@ def test_ctrl_c_keeps_what_there_is_or_leaves_nothing(command, trees, tmp_path, 
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Training, "run", stopped)
-    code, told, said = command("train", trees, *FAST, "--no-report")
+    code, _told, said = command("train", trees, *FAST, "--no-report")
     assert code == 130
     assert "Traceback" not in said
     if first_epoch_done:
@@ -150,7 +150,7 @@ def test_ctrl_c_keeps_what_there_is_or_leaves_nothing(command, trees, tmp_path, 
 
 def test_without_the_extra_there_is_a_model_but_no_report(command, trees, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "lmfcn.report.training", None)
-    code, told, said = command("train", trees, *FAST)
+    code, _, said = command("train", trees, *FAST)
     assert code == 0
     assert "pip install 'lmfcn[report]'" in said
     assert [path.name for path in tmp_path.iterdir()] == ["model.lmfcn"]
