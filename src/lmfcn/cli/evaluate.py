@@ -3,7 +3,7 @@
 import csv
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -39,22 +39,19 @@ def evaluate(
     Accuracies come with 95 % intervals; images of one group count as one draw. Images that the model was trained on
     are noticed.
     """
-    from lmfcn.experiments.own_parts import only_sound, part_to_test_on
+    from lmfcn.experiments.own_parts import only_sound
     from lmfcn.inference.evaluation import class_numbers_of, count_training_images, evaluate_predictions
     from lmfcn.inference.files import load
 
     del config  # it has spoken before
     save_config(context, save_config_to)
     teller, loaded = Teller(quiet, as_json), load(model)
-    images, name = _open(loaded, data, groups, part, part_to_test_on)
-    numbers = class_numbers_of(loaded, images.labels)
+    images, name = _open(loaded, data, groups, part)
     images = only_sound(images, skip_bad=skip_bad, verbose=not quiet)
-    if images.left_out:
-        numbers = class_numbers_of(loaded, images.labels)
     for error in images.left_out:
         teller.note(f"Left out: {error}")
     predicted = loaded.predict_proba(images)
-    found = evaluate_predictions(loaded, numbers, predicted, images.groups)
+    found = evaluate_predictions(loaded, class_numbers_of(loaded, images.labels), predicted, images.groups)
     known = count_training_images(loaded, images)
     if csv_file is not None:
         _write_csv(csv_file, loaded, images, predicted)
@@ -66,11 +63,14 @@ def evaluate(
     teller.give({"model": str(model), "part": name, "n_training_images": known, **found.as_dict()})
 
 
-def _open(loaded: "TextureModel", data: Path, groups: str | None, part: str | None, choose: Any) -> Any:
+def _open(loaded: "TextureModel", data: Path, groups: str | None, part: str | None) -> "tuple[ImageCollection, str]":
     """Return the images in the form of the model, and the name of the part that they are."""
     from lmfcn.data.sources import open_collection
+    from lmfcn.experiments.own_parts import part_to_test_on
+    from lmfcn.inference.evaluation import class_numbers_of
 
-    images, name = choose(open_collection(data, group_column=groups), part)
+    images, name = part_to_test_on(open_collection(data, group_column=groups), part)
+    class_numbers_of(loaded, images.labels)  # unknown labels are told before images are read
     return images.framed(loaded.form.frame), name
 
 

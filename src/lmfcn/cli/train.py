@@ -94,8 +94,7 @@ def train(
     save_config(context, save_config_to)
     teller = Teller(quiet, as_json)
     source = Source(data, size, cast("Color", color), groups, skip_bad)
-    beside = None if val is None else Source(val, size, cast("Color", color), None, skip_bad)
-    parts = open_parts(source, beside, ignore_split=ignore_split, verbose=not quiet)
+    parts = open_parts(source, source.beside(val), ignore_split=ignore_split, verbose=not quiet)
     _tell_beforehand(teller, parts)
     parameters = {
         "epochs": epochs,
@@ -116,13 +115,8 @@ def train(
     }
     start = time.monotonic()
     trained = _train(teller, parts, parameters)
-    trained.classifier.save(output)
     _tell(teller, trained, time.monotonic() - start)
-    written = None if page is None else _write_report(teller, trained, page, output.name)
-    teller.say(f"Model: {output} ({output.stat().st_size / 1e6:.2f} MB)")
-    if written is not None:
-        teller.say(f"Report: {written}")
-    teller.give({"model": str(output), "report": None if written is None else str(written), **_values(trained)})
+    _write(teller, trained, output, page)
     raise typer.Exit(130 if trained.interrupted else 0)
 
 
@@ -191,6 +185,15 @@ def _tell(teller: Teller, trained: "OwnModel", seconds: float) -> None:
         n_images = len(trained.parts.train) + len(trained.parts.validation or ())
         carried = f"{counted(len(classifier.support_), 'support vector')} of {counted(n_images, 'image')}"
         teller.say(f"{carried}, epoch {classifier.best_epoch_} kept, {seconds:.0f} seconds")
+
+
+def _write(teller: Teller, trained: "OwnModel", output: Path, page: Path | None) -> None:
+    trained.classifier.save(output)
+    written = None if page is None else _write_report(teller, trained, page, output.name)
+    teller.say(f"Model: {output} ({output.stat().st_size / 1e6:.2f} MB)")
+    if written is not None:
+        teller.say(f"Report: {written}")
+    teller.give({"model": str(output), "report": None if written is None else str(written), **_values(trained)})
 
 
 def _write_report(teller: Teller, trained: "OwnModel", page: Path, name: str) -> Path | None:

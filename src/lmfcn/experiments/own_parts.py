@@ -1,7 +1,7 @@
 """The user's own images as they are divided: to learn from, to choose by, to test on."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -46,6 +46,13 @@ class Source:
             raise ValueError(f"{self.path} has no labels; the class of every image must be known.")
         images = images if self.size is None else images.resized(self.size)
         return only_sound(images, skip_bad=self.skip_bad, verbose=verbose)
+
+    def beside(self, path: Path | None) -> "Source | None":
+        """Return other images that are read the same way; those without columns cannot have one for groups."""
+        if path is None:
+            return None
+        has_columns = path.suffix.lower() in (".csv", ".tsv", ".npz")
+        return replace(self, path=path, groups=self.groups if has_columns else None)
 
 
 @dataclass(frozen=True)
