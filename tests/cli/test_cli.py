@@ -33,7 +33,7 @@ def test_help_tells_what_there_is():
     places = [result.stdout.index(f"│ {command} ") for command in commands]
     assert places == sorted(places)
     assert "Exit codes: 0 done" in result.stdout
-    assert len(result.stdout.splitlines()) <= 40
+    assert len(result.stdout.splitlines()) <= 36
 
 
 def test_help_does_not_wait_for_torch():

@@ -47,9 +47,14 @@ def _options(
 ) -> None: ...
 
 
-# In the order in which somebody with new images needs them.
-for command in (demo, inspect, train, evaluate, predict, compare, info):
-    app.command()(command)
+# In the order in which somebody with new images needs them, each with a line that fits a narrow screen.
+app.command(short_help="Watch the method at work on built-in textures.")(demo)
+app.command(short_help="Look at your images: are they fit for training?")(inspect)
+app.command(short_help="Train on your images: a model, and a page about it.")(train)
+app.command(short_help="Tell how good a model is on labelled images.")(evaluate)
+app.command(short_help="Predict the classes of any number of images.")(predict)
+app.command(short_help="Compare with other methods on your images.")(compare)
+app.command(short_help="Tell what a model is and where it comes from.")(info)
 
 
 def main() -> None:

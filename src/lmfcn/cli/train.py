@@ -51,20 +51,30 @@ def train(
     skip_bad: Annotated[
         bool, Option("--skip-bad", help="Leave out files that cannot be read.", rich_help_panel=_DATA)
     ] = False,
-    epochs: Annotated[int | None, Option(min=1, help="15, or 10 per class.", rich_help_panel=_METHOD)] = None,
-    latent_dim: Annotated[int | None, Option(min=1, help="Trained latents, 64.", rich_help_panel=_METHOD)] = None,
+    epochs: Annotated[
+        int | None, Option(min=1, help="Rounds: 15; one-vs-all 10 per class.", rich_help_panel=_METHOD)
+    ] = None,
+    latent_dim: Annotated[
+        int | None, Option(min=1, help="Length of what is learnt: 64.", rich_help_panel=_METHOD)
+    ] = None,
     strategy: Annotated[
         str | None, Option(metavar="NAME", help="joint or one-vs-all.", rich_help_panel=_METHOD)
     ] = None,
-    preset: Annotated[str | None, Option(metavar="NAME", help="paper.", rich_help_panel=_METHOD)] = None,
+    preset: Annotated[
+        str | None, Option(metavar="NAME", help="paper: its loss and constants.", rich_help_panel=_METHOD)
+    ] = None,
     class_weight: Annotated[
         str,
         Option(metavar="WEIGHTS", help="auto, balanced, none, or such as rare=5,other=1.", rich_help_panel=_METHOD),
     ] = "auto",
-    views: Annotated[str | None, Option(metavar="KIND", help="flips, turns or none.", rich_help_panel=_METHOD)] = None,
-    learning_rate: Annotated[float | None, Option(help="0.001.", rich_help_panel=_METHOD)] = None,
-    batch_size: Annotated[int | None, Option(min=1, help="32.", rich_help_panel=_METHOD)] = None,
-    passes: Annotated[int | None, Option(min=1, help="8 per epoch.", rich_help_panel=_METHOD)] = None,
+    views: Annotated[
+        str | None, Option(metavar="KIND", help="How images are shown: flips, turns or none.", rich_help_panel=_METHOD)
+    ] = None,
+    learning_rate: Annotated[float | None, Option(help="In the first epoch: 0.001.", rich_help_panel=_METHOD)] = None,
+    batch_size: Annotated[int | None, Option(min=1, help="Images per step: 32.", rich_help_panel=_METHOD)] = None,
+    passes: Annotated[
+        int | None, Option(min=1, help="Through what moves, per epoch: 8.", rich_help_panel=_METHOD)
+    ] = None,
     seed: Annotated[int, Option(min=0, help="Same seed, same model.", rich_help_panel=_RUN)] = 0,
     jobs: Annotated[
         int | None, Option(metavar="N", help="Networks of one-vs-all at a time.", rich_help_panel=_RUN)
