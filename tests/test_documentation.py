@@ -93,3 +93,13 @@ def test_compare_methods_example(tmp_path, capsys):
     assert scores["LMFCN"] > 0.5 < scores["LBP"]
     assert outcome.verdict.sentences[0] in capsys.readouterr().out
     assert (tmp_path / "out" / "report.html").exists()
+
+
+def test_save_textures_example(tmp_path):
+    from lmfcn.data.sources import open_collection
+
+    example = runpy.run_path(str(ROOT / "examples" / "save_textures.py"))
+    assert example["main"](tmp_path, tile=128) == 3 * 4 * 4
+    images = open_collection(tmp_path)
+    assert set(images.split.tolist()) == {"train", "val", "test"}
+    assert images[0].shape == (128, 128, 1)

@@ -12,6 +12,7 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from lmfcn.algorithm.errors import TrainingWarning
+from lmfcn.algorithm.history import EpochRecord
 from lmfcn.algorithm.settings import Settings
 from lmfcn.algorithm.training import Observer
 from lmfcn.checkpoints import Checkpoints
@@ -159,6 +160,9 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         Constants of the decision.
     calibration_error_ : float
         Expected calibration error of probabilities on held-out images; None if nothing could be held out.
+    held_out_ : HeldOut
+        Probabilities of the validation images (of training images, if there are none), each from an SVM that had not
+        learnt from that image: what to judge the model by when there is no test set.
     settings_ : Settings
         The settings in force after the preset was applied.
     n_features_in_ : int
@@ -370,9 +374,21 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         self.dual_coef_ = decision.coefficients.T.cpu().numpy()
         self.intercept_ = decision.intercepts.cpu().numpy()
         self.calibration_error_ = fitted.model.calibration.error
+        self.held_out_ = fitted.held_out
         fitted.model.record = {
             **record,
             "C": fitted.C,
             "best_epochs": epochs,
-            "histories": [[asdict(entry) for entry in history] for history in histories],
+            "held_out": {
+                "n_images": len(fitted.held_out.numbers),
+                "balanced_accuracy": fitted.held_out.balanced_accuracy,
+                "seen_in_training": fitted.held_out.seen,
+            },
+            "histories": [[_without_seconds(entry) for entry in history] for history in histories],
+            "image_digests": data.digests(),
         }
+
+
+def _without_seconds(record: EpochRecord) -> dict[str, Any]:
+    """Return a record as a model file holds it: the same training should make the same file."""
+    return {name: value for name, value in asdict(record).items() if not name.startswith("seconds")}

@@ -1,7 +1,10 @@
 """Files that are there whole or not at all."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -11,11 +14,18 @@ def write_text(path: str | Path, text: str) -> None:
 
 def write_bytes(path: str | Path, content: bytes) -> None:
     """Write a file under a temporary name and rename it when it is complete and on the disk."""
+    with whole_file(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a file under a temporary name; it gets its own when the block ends well, and goes when it does not."""
     path = Path(os.path.realpath(path))  # what a link leads to is replaced, not the link
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with unfinished.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)

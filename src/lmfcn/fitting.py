@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lmfcn.algorithm.calibration import Calibration, calibrate, equal_prior_shift
+from lmfcn.algorithm.calibration import Calibration, calibrate, equal_prior_shift, probabilities
 from lmfcn.algorithm.decision import Decision
 from lmfcn.algorithm.encode import encode
 from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, fit_final_svm
@@ -25,11 +25,13 @@ from lmfcn.algorithm.training import Observer, Problem, Trained, Training
 from lmfcn.checkpoints import Checkpoints
 from lmfcn.data.splits import make_folds
 from lmfcn.data.training_data import LabelledImages, TrainingData
+from lmfcn.inference.held_out import HeldOut
 from lmfcn.inference.model import Networks, TextureModel
 from lmfcn.memory import check_kernel_memory, reused_buffers
 from lmfcn.progress import Advance, epoch_progress, progress_note
 
 N_FOLDS = 5
+INTERRUPTED = "Interrupted after epoch"
 FEW_IMAGES = 3
 """Classes with fewer training images are reported."""
 
@@ -82,6 +84,7 @@ class Fitted:
     trained: list[Trained]
     support: np.ndarray
     C: float
+    held_out: HeldOut
     messages: list[str]
 
 
@@ -102,7 +105,16 @@ def fit_model(data: TrainingData, plan: Plan) -> Fitted:
     model = TextureModel(members, decision, calibration, data.classes, data.form)
     doubts = _doubts(data, final, rows.labels[final.held_out])
     messages = [result.message for result in trained if result.message] + list(doubts)
-    return Fitted(model, trained, rows.positions[final.support.cpu().numpy()], final.C, messages)
+    support = rows.positions[final.support.cpu().numpy()]
+    return Fitted(model, trained, support, final.C, _held_out(final, rows, model), messages)
+
+
+def _held_out(final: FinalSVM, rows: "_Rows", model: TextureModel) -> HeldOut:
+    scores = final.held_out_scores.cpu() + (model.intercepts - final.decision.intercepts).cpu()
+    held_out = final.held_out.cpu().numpy()
+    numbers = rows.labels.cpu().numpy()[held_out]
+    predicted = probabilities(scores, model.calibration.sharpness).numpy()
+    return HeldOut(rows.positions[held_out], numbers, predicted, seen=not model.calibration.held_out)
 
 
 def calibrated(final: FinalSVM, labels: Tensor, prior_shift: float, *, held_out: bool) -> tuple[Decision, Calibration]:
@@ -208,7 +220,7 @@ def _run_interruptible(training: Training, plan: Plan) -> Trained:
         if len(training.history) == 0:
             raise
         done, kept = training.history[-1].epoch, training.kept.epoch
-        message = f"Interrupted after epoch {done}; epoch {kept} is kept. {_how_to_go_on(plan)}"
+        message = f"{INTERRUPTED} {done}; epoch {kept} is kept. {_how_to_go_on(plan)}"
         return Trained(training.kept, training.history, message)
 
 

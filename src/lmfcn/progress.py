@@ -2,9 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 Advance = Callable[[str], None]
 """Moves the bar one epoch on, with a note to show beside it."""
@@ -38,6 +47,34 @@ def epoch_progress(title: str, n_epochs: int, *, visible: bool) -> Iterator[Adva
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), disable=not visible) as bar:
+    console = Console(stderr=True)
+    if visible and not console.is_terminal:
+        yield _plain_lines(title, n_epochs, console)
+        return
+    with Progress(*columns, console=console, disable=not visible) as bar:
         task = bar.add_task(title, total=n_epochs, note="")
         yield lambda note: bar.update(task, advance=1, note=note)
+
+
+@contextmanager
+def count_progress(title: str, *, visible: bool) -> Iterator[Callable[[], None]]:
+    """Show on standard error how many items are done while the block runs, when nobody knows how many there are."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        TextColumn("{task.completed:,.0f}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), disable=not visible, transient=True) as bar:
+        task = bar.add_task(title, total=None)
+        yield lambda: bar.advance(task)
+
+
+def _plain_lines(title: str, n_epochs: int, console: Console) -> Advance:
+    """Return what writes a line per epoch, for log files and pipes, where a bar cannot move."""
+    numbers = count(1)
+
+    def advance(note: str) -> None:
+        console.print(f"{title} {next(numbers)}/{n_epochs}  {note}".rstrip(), highlight=False, soft_wrap=True)
+
+    return advance

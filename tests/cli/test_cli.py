@@ -1,3 +1,4 @@
+import os
 import re
 import subprocess
 import sys
@@ -28,8 +29,27 @@ def demo_folder(tmp_path_factory):
 def test_help_tells_what_there_is():
     result = lmfcn("--help")
     assert result.returncode == 0
-    for command in ("demo", "inspect", "compare"):
-        assert command in result.stdout
+    commands = ("demo", "inspect", "train", "evaluate", "predict", "compare", "info")
+    places = [result.stdout.index(f"│ {command} ") for command in commands]
+    assert places == sorted(places)
+    assert "Exit codes: 0 done" in result.stdout
+    assert len(result.stdout.splitlines()) <= 36
+
+
+def test_help_does_not_wait_for_torch():
+    heavy = {"torch", "sklearn", "numpy", "matplotlib", "PIL"}
+    code = f"import sys, lmfcn.cli.main; print(sorted({heavy} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "[]\n"
+
+
+def test_shells_can_complete_commands():
+    code = "import sys; sys.argv = ['lmfcn']; from lmfcn.cli.main import main; main()"
+    wanted = {"_LMFCN_COMPLETE": "complete_bash", "COMP_WORDS": "lmfcn tr", "COMP_CWORD": "1"}
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **wanted}, timeout=60
+    )
+    assert result.stdout.split() == ["train"]
 
 
 def test_version():

@@ -10,13 +10,25 @@ from rich.markup import escape
 from lmfcn import __version__
 from lmfcn.cli.compare import compare
 from lmfcn.cli.demo import demo
+from lmfcn.cli.evaluate import evaluate
 from lmfcn.cli.export import export
+from lmfcn.cli.info import info
 from lmfcn.cli.inspect import inspect
+from lmfcn.cli.predict import predict
 from lmfcn.cli.reproduce import reproduce
+from lmfcn.cli.train import train
+
+_EPILOG = (
+    "Exit codes: 0 done; 1 done, but not everything was good (bad files, images unfit for training); 2 wrong use or"
+    " wrong data, with one sentence that says what; 130 stopped by Ctrl-C."
+)
 
 app = typer.Typer(
     name="lmfcn",
-    help="Large-margin texture classification: small convolutional networks trained on their support vectors.",
+    help="Large-margin texture classification: small networks trained on their support vectors.\n\n"
+    "  lmfcn train my_images -o wood.lmfcn       # a folder of images for each class\n\n"
+    "  lmfcn predict wood.lmfcn new_images       # the class of every image in it",
+    epilog=_EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -37,11 +49,16 @@ def _options(
 ) -> None: ...
 
 
-app.command()(demo)
-app.command()(inspect)
-app.command()(compare)
-app.command()(export)
-app.command()(reproduce)
+# In the order in which somebody with new images needs them, each with a line that fits a narrow screen.
+app.command(short_help="Watch the method at work on built-in textures.")(demo)
+app.command(short_help="Look at your images: are they fit for training?")(inspect)
+app.command(short_help="Train on your images: a model, and a page about it.")(train)
+app.command(short_help="Tell how good a model is on labelled images.")(evaluate)
+app.command(short_help="Predict the classes of any number of images.")(predict)
+app.command(short_help="Compare with other methods on your images.")(compare)
+app.command(short_help="Reproduce the paper's tables and figures.")(reproduce)
+app.command(short_help="Write a model as ONNX, or for torch.")(export)
+app.command(short_help="Tell what a model is and where it comes from.")(info)
 
 
 def main() -> None:

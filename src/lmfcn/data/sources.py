@@ -12,14 +12,12 @@ from lmfcn.data.collections import ImageCollection
 
 IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".jfif", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm"}
 _LIST_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
-_COLUMNS = ("path", "label", "group", "split")
-
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".npz")
 """Endings of files that hold or list many images."""
 
 
-def open_collection(path: str | Path, **options: Any) -> ImageCollection:
+def open_collection(path: str | Path, *, group_column: str | None = None, **options: Any) -> ImageCollection:
     """Read a collection from whatever `path` is.
 
     Parameters
@@ -27,6 +25,9 @@ def open_collection(path: str | Path, **options: Any) -> ImageCollection:
     path : str or Path
         A folder of class folders; a folder with list files (`train.txt`, `val.txt`, `test.txt`); a folder with a
         `groups.csv` or `labels.csv` table; a table (`.csv`, `.tsv`); a list file (`.txt`); arrays (`.npz`).
+    group_column : str, optional
+        The column of a table, or the array of an `.npz`, that tells which images belong together; by default "group"
+        and "groups", if there are any.
     **options
         Passed on to `ImageCollection`, such as `color`.
     """
@@ -34,19 +35,18 @@ def open_collection(path: str | Path, **options: Any) -> ImageCollection:
     if not path.exists():
         raise ValueError(f"{path} does not exist.")
     if path.is_dir():
-        for name in ("labels.csv", "groups.csv"):
-            if (path / name).is_file():
-                return from_table(path / name, **options)
+        path = next((path / name for name in ("labels.csv", "groups.csv") if (path / name).is_file()), path)
+    readers = {".csv": from_table, ".tsv": from_table, ".npz": from_npz}
+    if path.is_file() and path.suffix.lower() in readers:
+        return readers[path.suffix.lower()](path, group_column=group_column, **options)
+    if group_column is not None:
+        raise ValueError(f"{path} is not a table or an .npz file, so it has no column {group_column!r} for groups.")
+    if path.is_dir():
         lists = _list_files(path)
         return from_lists(lists, **options) if lists else from_folder(path, **options)
-    readers = {".csv": from_table, ".tsv": from_table, ".npz": from_npz}
     if path.suffix.lower() == ".txt":
         return from_lists([path], **options)
-    if path.suffix.lower() not in readers:
-        raise ValueError(
-            f"{path} is neither a folder nor a {', '.join(TABLE_SUFFIXES[:-1])} or {TABLE_SUFFIXES[-1]} file."
-        )
-    return readers[path.suffix.lower()](path, **options)
+    raise ValueError(f"{path} is neither a folder nor a {', '.join(TABLE_SUFFIXES[:-1])} or {TABLE_SUFFIXES[-1]} file.")
 
 
 def from_folder(path: str | Path, **options: Any) -> ImageCollection:
@@ -70,23 +70,25 @@ def from_folder(path: str | Path, **options: Any) -> ImageCollection:
     return ImageCollection(files, labels, **options)
 
 
-def from_table(path: str | Path, **options: Any) -> ImageCollection:
-    """Read a table with the columns path, label and, if there are any, group and split.
+def from_table(path: str | Path, *, group_column: str | None = None, **options: Any) -> ImageCollection:
+    """Read a table with the columns path, label and, if there are any, group (or `group_column`) and split.
 
     Columns are separated by commas, semicolons or tabs; paths are relative to the table.
     """
     path = Path(path)
     rows = _read_table(path)
-    columns = [column for column in _COLUMNS if column in rows[0]]
-    if "path" not in columns:
-        raise ValueError(f"{path} must have a column 'path', got the columns {sorted(rows[0])}.")
+    groups = "group" if group_column is None else group_column.strip().lower()
+    for column in ("path",) if group_column is None else ("path", groups):
+        if column not in rows[0]:
+            raise ValueError(f"{path} must have a column {column!r}, got the columns {sorted(rows[0])}.")
+    columns = [column for column in ("path", "label", groups, "split") if column in rows[0]]
     values = {column: [row[column] for row in rows] for column in columns}
     for column, entries in values.items():
         if "" in entries or None in entries:
             line = next(i for i, entry in enumerate(entries, start=2) if not entry)
             raise ValueError(f"{path}, line {line}: the column '{column}' is empty.")
     files = [str(path.parent / entry) for entry in values["path"]]
-    return ImageCollection(files, values.get("label"), values.get("group"), values.get("split"), **options)
+    return ImageCollection(files, values.get("label"), values.get(groups), values.get("split"), **options)
 
 
 def from_lists(paths: list[Path] | list[str], **options: Any) -> ImageCollection:
@@ -113,7 +115,7 @@ def from_lists(paths: list[Path] | list[str], **options: Any) -> ImageCollection
     return ImageCollection(files, labels, None, split, **options)
 
 
-def from_npz(path: str | Path, **options: Any) -> ImageCollection:
+def from_npz(path: str | Path, *, group_column: str | None = None, **options: Any) -> ImageCollection:
     """Read arrays `images` (or `X`) and, if there are any, `labels` (or `y`), `groups` and `split`."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -123,8 +125,10 @@ def from_npz(path: str | Path, **options: Any) -> ImageCollection:
     images = content.get("images", content.get("X"))
     if images is None:
         raise ValueError(f"{path} must hold an array 'images' or 'X', got {sorted(content)}.")
-    labels = content.get("labels", content.get("y"))
-    return ImageCollection(images, labels, content.get("groups"), content.get("split"), **options)
+    if group_column is not None and group_column not in content:
+        raise ValueError(f"{path} must hold an array {group_column!r} for the groups, got {sorted(content)}.")
+    labels, groups = content.get("labels", content.get("y")), content.get(group_column or "groups")
+    return ImageCollection(images, labels, groups, content.get("split"), **options)
 
 
 def _image_files(folder: Path) -> Iterator[Path]:

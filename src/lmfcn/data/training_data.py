@@ -7,7 +7,7 @@ import numpy as np
 
 from lmfcn.data.arrays import check_class_sizes, check_labels
 from lmfcn.data.collections import ImageCollection
-from lmfcn.data.fingerprint import fingerprint
+from lmfcn.data.fingerprint import fingerprint, image_digests, pack_digests
 from lmfcn.data.form import ImageForm, as_collection, load_any
 from lmfcn.data.framing import AS_IT_IS
 from lmfcn.data.images import CollectionError
@@ -60,9 +60,16 @@ class TrainingData:
 
     def fingerprint(self) -> str:
         """Return a text that changes with any pixel, label, or the division into training and validation."""
-        parts = [self.train] if self.validation is None else [self.train, self.validation]
-        texts = [fingerprint(part.images, self.classes[part.numbers]) for part in parts]
+        texts = [fingerprint(part.images, self.classes[part.numbers]) for part in self._parts]
         return texts[0] if len(texts) == 1 else fingerprint(None, texts)
+
+    def digests(self) -> str:
+        """Return a text by which every image can be known again, a few bytes each."""
+        return pack_digests(digest for part in self._parts for digest in image_digests(part.images))
+
+    @property
+    def _parts(self) -> list[LabelledImages]:
+        return [self.train] if self.validation is None else [self.train, self.validation]
 
 
 def check_training_data(

@@ -132,16 +132,12 @@ class TextureModel(nn.Module):
             The share of images whose true class shall be in their set, on average over images of the same kind
             as the validation images (conformal prediction).
         """
-        _check_share("coverage", coverage, ends=False)
-        if not self.calibration.held_out:
-            raise ValueError(
-                "Prediction sets need validation images, but the model was fitted without any;"
-                " fit it with validation_fraction above 0 or with validation=."
-            )
-        predicted = self.predict_proba(X)
-        sets = predicted >= least_probability(self.calibration.true_probabilities, coverage)
-        sets[np.arange(len(sets)), predicted.argmax(axis=1)] = True  # an empty set would help nobody
-        return sets
+        least = self._least_probability(coverage)  # which may refuse, before any work is done
+        return _sets(self.predict_proba(X), least)
+
+    def sets_of(self, predicted: np.ndarray, coverage: float = 0.9) -> np.ndarray:
+        """Return what `predict_set` does, for images whose probabilities (n, n_classes) are known already."""
+        return _sets(predicted, self._least_probability(coverage))
 
     def predict_or_reject(self, X: Any, confidence: float = 0.9, rejected: Any = None) -> np.ndarray:
         """Return labels (n,) where the probability is at least `confidence`, and `rejected` elsewhere."""
@@ -153,6 +149,22 @@ class TextureModel(nn.Module):
 
     def _scores(self, X: Any) -> Tensor:
         return self.decision.scores(self.latents(X))
+
+    def _least_probability(self, coverage: float) -> float:
+        """Return how probable a class must be to get into a set; refuse what cannot be promised."""
+        _check_share("coverage", coverage, ends=False)
+        if not self.calibration.held_out:
+            raise ValueError(
+                "Prediction sets need validation images, but the model was fitted without any;"
+                " fit it with validation_fraction above 0 or with validation=."
+            )
+        return least_probability(self.calibration.true_probabilities, coverage)
+
+
+def _sets(predicted: np.ndarray, least: float) -> np.ndarray:
+    sets = predicted >= least
+    sets[np.arange(len(sets)), predicted.argmax(axis=1)] = True  # an empty set would help nobody
+    return sets
 
 
 def _check_share(name: str, value: Any, *, ends: bool) -> None:

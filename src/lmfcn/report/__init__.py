@@ -46,5 +46,14 @@ def paper_figures_drawer() -> Callable[..., None]:
     return draw_figures
 
 
+def training_report_writer() -> "Callable[..., None]":
+    """Return the function that writes the page of a training, or say what must be installed for it."""
+    try:
+        from lmfcn.report.training import write_training_report
+    except ImportError as error:
+        raise _missing(error) from error
+    return write_training_report
+
+
 def _missing(error: ImportError) -> ImportError:
     return ImportError(f"Reports need matplotlib and jinja2 ({error}); install them with: pip install 'lmfcn[report]'.")

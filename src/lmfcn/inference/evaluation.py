@@ -1,0 +1,158 @@
+"""How good predictions are: accuracies with their uncertainty, confusions, calibration, coverage of sets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from lmfcn.algorithm.calibration import expected_calibration_error
+from lmfcn.data.collections import ImageCollection
+from lmfcn.data.fingerprint import image_digests, unpack_digests
+from lmfcn.data.framing import AS_IT_IS
+from lmfcn.inference.intervals import Estimate, balanced_recall
+from lmfcn.inference.model import TextureModel
+
+COVERAGES = (0.8, 0.9, 0.95)
+"""Promises of prediction sets that an evaluation looks at."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What prediction sets promised, how many of them held the true class, and how many classes they held."""
+
+    promised: float
+    found: float
+    mean_size: float
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What is known about a model after it has been tried on labelled images.
+
+    Attributes
+    ----------
+    classes : list of str
+    n_groups : int or None
+        Groups that the images belong to; intervals then are those of drawing groups, not images.
+    accuracy : float
+    balanced_accuracy : Estimate
+        The mean of the recalls of all classes that occur.
+    recalls : dict of str to Estimate
+        For each class that occurs, the share of its images that is recognised.
+    confusion : array (n_classes, n_classes)
+        Images by true class (row) and predicted class (column).
+    calibration_error, log_loss, brier_score : float
+    coverage : list of Coverage
+        Empty for a model that cannot promise any.
+    """
+
+    classes: list[str]
+    n_groups: int | None
+    accuracy: float
+    balanced_accuracy: Estimate
+    recalls: dict[str, Estimate]
+    confusion: np.ndarray
+    calibration_error: float
+    log_loss: float
+    brier_score: float
+    coverage: list[Coverage]
+
+    @property
+    def n_images(self) -> int:
+        """Number of images that were looked at."""
+        return int(self.confusion.sum())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as JSON can hold it."""
+        return {
+            "n_images": self.n_images,
+            "n_groups": self.n_groups,
+            "balanced_accuracy": vars(self.balanced_accuracy),
+            "accuracy": self.accuracy,
+            "recalls": {label: vars(recall) for label, recall in self.recalls.items()},
+            "confusion": {"classes": self.classes, "counts": self.confusion.tolist()},
+            "calibration_error": self.calibration_error,
+            "log_loss": self.log_loss,
+            "brier_score": self.brier_score,
+            "coverage": [vars(coverage) for coverage in self.coverage],
+        }
+
+
+def evaluate(model: TextureModel, images: ImageCollection) -> Evaluation:
+    """Try a model on labelled images; their groups widen the intervals as they should."""
+    numbers = class_numbers_of(model, images.labels)
+    return evaluate_predictions(model, numbers, model.predict_proba(images), images.groups)
+
+
+def evaluate_predictions(
+    model: TextureModel, numbers: np.ndarray, predicted: np.ndarray, groups: np.ndarray | None = None
+) -> Evaluation:
+    """Compare probabilities (n, n_classes) with true class numbers (n,).
+
+    Examples
+    --------
+    >>> from lmfcn import LMFCNClassifier, make_gaussians
+    >>> X, y = make_gaussians(n_per_class=20, size=16, random_state=0)
+    >>> model = LMFCNClassifier(epochs=1, latent_dim=4, random_state=0).fit(X, y).model_
+    >>> found = evaluate_predictions(model, y, model.predict_proba(X))
+    >>> found.n_images, found.confusion.shape
+    (40, (2, 2))
+    """
+    classes = [str(label) for label in model.classes.tolist()]
+    guesses = predicted.argmax(axis=1)
+    confusion = np.zeros((len(classes), len(classes)), dtype=int)
+    np.add.at(confusion, (numbers, guesses), 1)
+    balanced, recalls = balanced_recall(numbers, guesses == numbers, groups)
+    true = predicted[np.arange(len(numbers)), numbers]
+    wanted = np.eye(len(classes))[numbers]
+    return Evaluation(
+        classes=classes,
+        n_groups=None if groups is None else len(np.unique(groups)),
+        accuracy=float((guesses == numbers).mean()),
+        balanced_accuracy=balanced,
+        recalls={classes[number]: recall for number, recall in recalls.items()},
+        confusion=confusion,
+        calibration_error=expected_calibration_error(torch.from_numpy(numbers), torch.from_numpy(predicted)),
+        log_loss=float(-np.log(np.maximum(true, np.finfo(float).tiny)).mean()),
+        brier_score=float(np.square(predicted - wanted).sum(axis=1).mean()),
+        coverage=_coverage(model, numbers, predicted),
+    )
+
+
+def class_numbers_of(model: TextureModel, labels: Any) -> np.ndarray:
+    """Return the class number (n,) of every label, or name the labels that the model does not know.
+
+    Labels are compared as text: a folder has no numbers for names.
+    """
+    if labels is None:
+        raise ValueError("The images have no labels; an evaluation needs the class of every image.")
+    known: Mapping[str, int] = {str(label): number for number, label in enumerate(model.classes.tolist())}
+    texts = [str(label) for label in np.asarray(labels).tolist()]
+    unknown = sorted(set(texts) - set(known))
+    if unknown:
+        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+        names, classes = ", ".join(map(repr, unknown[:5])), ", ".join(map(repr, list(known)[:20]))
+        raise ValueError(f"The images have labels that the model does not know: {names}{more}; it knows {classes}.")
+    return np.array([known[text] for text in texts])
+
+
+def count_training_images(model: TextureModel, images: ImageCollection) -> int | None:
+    """Return how many images the model was fitted on, pixel by pixel; None if its file does not tell."""
+    known = unpack_digests(model.record.get("image_digests"))
+    if not known:
+        return None
+    framed = images.framed(model.form.frame) if images.is_whole and images.frame == AS_IT_IS else images
+    return sum(digest in known for digest in image_digests(framed))
+
+
+def _coverage(model: TextureModel, numbers: np.ndarray, predicted: np.ndarray) -> list[Coverage]:
+    if not model.calibration.held_out:
+        return []
+    found = []
+    for promised in COVERAGES:
+        sets = model.sets_of(predicted, promised)
+        hit = sets[np.arange(len(numbers)), numbers]
+        found.append(Coverage(promised, float(hit.mean()), float(sets.sum(axis=1).mean())))
+    return found

@@ -1,0 +1,42 @@
+import sys
+
+import pytest
+from own_images import FAST, save_images
+from test_cli import lmfcn
+
+from lmfcn.cli import main as commands
+
+
+@pytest.fixture(scope="session")
+def trees(tmp_path_factory):
+    """Images of two classes; tests must not change them."""
+    return save_images(tmp_path_factory.mktemp("images") / "trees")
+
+
+@pytest.fixture(scope="session")
+def trained(trees, tmp_path_factory):
+    """What the real command said, and the folder in which it wrote its files."""
+    folder = tmp_path_factory.mktemp("trained")
+    result = lmfcn("train", trees, "-o", folder / "new" / "trees.lmfcn", *FAST)
+    assert result.returncode == 0, result.stderr
+    return result, folder / "new"
+
+
+@pytest.fixture(scope="session")
+def model(trained):
+    return trained[1] / "trees.lmfcn"
+
+
+@pytest.fixture
+def command(monkeypatch, capsys, tmp_path):
+    """Run a command in this process; return its exit code and what it said."""
+
+    def run(*arguments):
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", ["lmfcn", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            commands.main()
+        said = capsys.readouterr()
+        return ended.value.code, said.out, said.err
+
+    return run

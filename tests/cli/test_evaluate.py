@@ -1,0 +1,89 @@
+import csv
+import json
+
+import numpy as np
+import pytest
+from own_images import save_images
+from test_cli import lmfcn
+
+
+@pytest.fixture(scope="module")
+def new_trees(tmp_path_factory):
+    return save_images(tmp_path_factory.mktemp("new") / "trees", n_per_class=6, seed=1)
+
+
+def test_evaluate_tells_everything(model, new_trees):
+    result = lmfcn("evaluate", model, new_trees)
+    assert result.returncode == 0, result.stderr
+    for text in (
+        "Balanced accuracy ",
+        " on 12 images",
+        "recognised",
+        "predicted →",
+        "Calibration error",
+        "promise 0.9",
+    ):
+        assert text in result.stdout
+    assert "Note" not in result.stderr
+    assert "\x1b" not in result.stdout
+
+
+def test_json_and_csv_agree(command, model, new_trees, tmp_path):
+    code, told, said = command("evaluate", model, new_trees, "--json", "--quiet", "--csv", "rows.csv")
+    assert (code, said) == (0, "")
+    values = json.loads(told)
+    counts = np.array(values["confusion"]["counts"])
+    assert counts.sum(axis=1).tolist() == [6, 6]
+    rows = list(csv.DictReader((tmp_path / "rows.csv").read_text().splitlines()))
+    right = [row["true"] == row["predicted"] for row in rows]
+    assert np.trace(counts) == sum(right)
+    assert values["accuracy"] == pytest.approx(np.mean(right))
+    assert values["n_training_images"] == 0
+
+
+def test_training_images_are_noticed(command, model, trees):
+    code, _, said = command("evaluate", model, trees)
+    assert code == 0
+    assert "Note: 20 of the 20 images were among the training or validation images of the model" in said
+
+
+def test_a_part_and_bad_files(command, model, new_trees, tmp_path):
+    lines = [
+        f"{new_trees}/{label}/{n}.png,{label},{'test' if n < 2 else 'old'}"
+        for label in ("bark", "wood")
+        for n in range(6)
+    ]
+    (tmp_path / "bad.png").write_bytes(b"")
+    (tmp_path / "table.csv").write_text("\n".join(["path,label,split", *lines, "bad.png,wood,old"]))
+    assert " on 4 test images" in command("evaluate", model, "table.csv")[1]
+    code, _, said = command("evaluate", model, "table.csv", "--part", "old")
+    assert code == 2
+    assert "bad.png: is empty (0 bytes)" in said
+    code, told, said = command("evaluate", model, "table.csv", "--part", "all", "--skip-bad")
+    assert code == 0
+    assert " on 12 images" in told
+    assert "Left out: bad.png" in said
+    code, _, said = command("evaluate", model, "table.csv", "--part", "new")
+    assert code == 2
+    assert "The split has the parts ['old', 'test'], not 'new'." in said
+
+
+def test_mistakes_are_one_sentence(command, model, new_trees, tmp_path):
+    content = model.read_bytes()
+    (tmp_path / "cut.lmfcn").write_bytes(content[: len(content) // 2])
+    (tmp_path / "text.lmfcn").write_text("not a model at all, but long enough")
+    (tmp_path / "oak").mkdir()
+    (tmp_path / "oak" / "oak").symlink_to(new_trees / "bark")
+    colors = save_images(tmp_path / "colors", n_per_class=2, channels=3)
+    for arguments, sentence in [
+        ((tmp_path / "none.lmfcn", new_trees), "No such file or directory"),
+        ((tmp_path / "cut.lmfcn", new_trees), "cut.lmfcn is truncated"),
+        ((tmp_path / "text.lmfcn", new_trees), "text.lmfcn is not in the safetensors format"),
+        ((model, tmp_path / "none"), "none does not exist."),
+        ((model, tmp_path / "oak"), "labels that the model does not know: 'oak'; it knows 'bark', 'wood'."),
+        ((model, colors), "X has 3 channels, but the classifier was fitted on images with 1"),
+    ]:
+        code, told, said = command("evaluate", *arguments, "--quiet")
+        assert (code, told) == (2, "")
+        assert sentence in said
+        assert said.startswith("Error: ")

@@ -1,0 +1,196 @@
+import json
+import re
+import sys
+
+import numpy as np
+import pytest
+from own_images import FAST, save_images
+from PIL import Image
+
+import lmfcn
+from lmfcn.cli.train import parse_class_weight
+
+
+def table_of(folder, trees, *, groups=None, split=None):
+    """Write a table of the images with a column of groups or of parts."""
+    lines = [",".join(["path", "label", *(["patient"] if groups else []), *(["split"] if split else [])])]
+    for label in ("bark", "wood"):
+        for number in range(10):
+            entries = [str(trees / label / f"{number}.png"), label]
+            entries += [groups(label, number)] if groups else []
+            entries += [split(number)] if split else []
+            lines.append(",".join(entries))
+    path = folder / "table.csv"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def thirds(number):
+    return "train" if number < 5 else "val" if number < 7 else "test"
+
+
+def test_train_tells_and_writes(trained):
+    result, folder = trained
+    assert "LMFCN 1/2  validation" in result.stderr
+    assert "support vectors" in result.stderr
+    assert "Images: 20 for training\n" in result.stderr
+    assert re.search(r"Balanced accuracy [01]\.\d{3} \(\d\.\d{3} to \d\.\d{3}\) on 4 validation images", result.stdout)
+    assert f"Model: {folder / 'trees.lmfcn'} (" in result.stdout
+    assert f"Report: {folder / 'report.html'}\n" in result.stdout
+    assert sorted(path.name for path in folder.iterdir()) == ["report.html", "trees.lmfcn"]
+    record = lmfcn.load(folder / "trees.lmfcn").record
+    assert record["random_state"] == 0
+    assert record["held_out"]["n_images"] == 4
+
+
+def test_the_report_shows_everything_and_needs_nothing(trained):
+    page = (trained[1] / "report.html").read_text()
+    without_pictures = re.sub(r"data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+", "", page)
+    assert not re.findall(r"(?:https?:)?//[a-z]", without_pictures)
+    for title in ("How good it is", "taken for what", "probabilities right", "hardest images", "latent space"):
+        assert title in page
+    assert "Possible label errors" not in page
+    assert page.count("data:image/") == 5
+
+
+def test_same_seed_same_file(command, trees, model, tmp_path):
+    code, told, said = command("train", trees, "-o", "again.lmfcn", *FAST, "--quiet", "--no-report")
+    assert (code, told, said) == (0, f"Model: again.lmfcn ({model.stat().st_size / 1e6:.2f} MB)\n", "")
+    assert (tmp_path / "again.lmfcn").read_bytes() == model.read_bytes()
+    code, _, _ = command("train", trees, "-o", "other.lmfcn", *FAST, "--quiet", "--no-report", "--seed", "1")
+    assert code == 0
+    assert (tmp_path / "other.lmfcn").read_bytes() != model.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["again.lmfcn", "other.lmfcn"]
+
+
+def test_a_given_split_is_respected_and_json_is_all_there_is(command, trees, tmp_path):
+    table = table_of(tmp_path, trees, split=thirds)
+    code, told, _ = command("train", table, *FAST, "--json", "--class-weight", "bark=2,wood=1", "--views", "none")
+    assert code == 0
+    values = json.loads(told)
+    assert values["information"]["data"]["n_train"] == 10
+    assert values["information"]["data"]["n_validation"] == 4
+    assert values["information"]["parameters"]["class_weight"] == {"bark": 2.0, "wood": 1.0}
+    assert values["test"]["n_images"] == 6
+    assert values["information"]["test"]["balanced_accuracy"] == values["test"]["balanced_accuracy"]
+    assert values["model"] == "model.lmfcn"
+    code, told, _said = command("evaluate", "model.lmfcn", table, "--json")
+    assert code == 0
+    again = json.loads(told)
+    assert (again["part"], again["n_training_images"]) == ("test", 0)
+    assert again["balanced_accuracy"] == values["test"]["balanced_accuracy"]
+
+
+def test_groups_of_a_column_stay_together(command, trees, tmp_path):
+    table = table_of(tmp_path, trees, groups=lambda label, number: f"{label}{number // 5}")
+    code, told, _ = command("train", table, *FAST, "--groups", "Patient", "--json", "--no-report")
+    assert code == 0
+    assert json.loads(told)["held_out"]["n_groups"] == 2
+    code, _, said = command("train", table, "--groups", "slide")
+    assert code == 2
+    assert "must have a column 'slide', got the columns ['label', 'path', 'patient']" in said
+    code, _, said = command("train", trees, "--groups", "slide")
+    assert code == 2
+    assert "is not a table or an .npz file, so it has no column 'slide' for groups." in said
+
+
+def test_groups_on_two_sides_of_a_given_split_are_refused(command, trees, tmp_path):
+    table = table_of(tmp_path, trees, groups=lambda label, _: label, split=thirds)
+    code, _, said = command("train", table, "--groups", "patient", "--quiet")
+    assert code == 2
+    assert "2 groups are on more than one side of the split: bark, wood" in said
+
+
+def test_validation_images_from_elsewhere_and_bad_files(command, trees, tmp_path):
+    other = save_images(tmp_path / "other", n_per_class=3, seed=5)
+    (other / "wood" / "bad.png").write_bytes(b"no image")
+    code, _, said = command("train", trees, "--val", other, *FAST)
+    assert code == 2
+    assert (
+        "bad.png: is not an image of a known format\nRepair or remove them, or leave them out with --skip-bad." in said
+    )
+    assert not (tmp_path / "model.lmfcn").exists()
+    code, told, said = command("train", trees, "--val", other, *FAST, "--skip-bad", "--no-report")
+    assert code == 0
+    assert "bad.png: is not an image of a known format" in said
+    assert "on 6 validation images" in told
+
+
+def test_checkpoints_go_on(command, trees, tmp_path, model):
+    for _ in range(2):
+        code, _, _ = command("train", trees, *FAST, "--resume", "run", "--quiet", "--no-report")
+        assert code == 0
+    assert (tmp_path / "run" / "run.json").exists()
+    assert (tmp_path / "model.lmfcn").read_bytes() == model.read_bytes()
+
+
+@pytest.mark.parametrize("first_epoch_done", [True, False])
+def test_ctrl_c_keeps_what_there_is_or_leaves_nothing(command, trees, tmp_path, monkeypatch, first_epoch_done):
+    from lmfcn.algorithm.training import Training
+
+    whole = Training.run
+
+    def stopped(training):
+        if first_epoch_done:
+            training.observe = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+            return whole(training)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Training, "run", stopped)
+    code, _told, said = command("train", trees, *FAST, "--no-report")
+    assert code == 130
+    assert "Traceback" not in said
+    if first_epoch_done:
+        assert "Interrupted after epoch 0; epoch 0 is kept." in said
+        assert (tmp_path / "model.lmfcn").exists()
+    else:
+        assert said.endswith("Stopped; no model was written.\n")
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_extra_there_is_a_model_but_no_report(command, trees, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lmfcn.report.training", None)
+    code, _, said = command("train", trees, *FAST)
+    assert code == 0
+    assert "pip install 'lmfcn[report]'" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["model.lmfcn"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nothing"], "nothing does not exist."),
+        (["empty"], "empty must hold one folder of images per class, but no image was found in it."),
+        (["one"], "y must hold at least two classes, got 1 class: ['bark']."),
+        (["mixed"], "1 channel of uint8 but"),
+        (["trees", "--color", "red"], "--color must be one of 'keep', 'grey', 'rgb', got 'red'."),
+        (["trees", "--strategy", "best"], "strategy must be one of 'joint', 'one-vs-all', got 'best'."),
+        (["trees", "--preset", "best"], "preset must be one of None, 'paper', got 'best'."),
+        (["trees", "--class-weight", "bark=a"], "--class-weight must be such as rare=5,other=1, got 'bark=a'"),
+        (["trees", "--class-weight", "oak=2"], "class_weight names labels that are not in y: ['oak']."),
+        (["trees", "--device", "abacus"], "device must be 'auto' or a device that torch has here"),
+        (["trees", "-o", "empty"], "empty is a folder; give the name of a file."),
+        (["parts.csv"], "is divided into parts with the names fold1, but train, val and test are needed"),
+        (["tests.csv"], "is divided, but has no images for training"),
+    ],
+)
+def test_mistakes_end_with_one_sentence_and_code_2(command, trees, tmp_path, arguments, sentence):
+    (tmp_path / "trees").symlink_to(trees)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "bark").symlink_to(trees / "bark")
+    save_images(tmp_path / "mixed", n_per_class=3)
+    Image.fromarray(np.zeros((16, 16, 3), np.uint8)).save(tmp_path / "mixed" / "bark" / "color.png")
+    for name, part in (("parts", "fold1"), ("tests", "test")):
+        table_of(tmp_path, trees, split=lambda _, part=part: part).rename(tmp_path / f"{name}.csv")
+    code, _, said = command("train", *arguments, "--quiet")
+    assert code == 2
+    assert said.startswith("Error: ")
+    assert sentence in said
+    assert not (tmp_path / "model.lmfcn").exists()
+
+
+def test_class_weights_of_labels_with_signs():
+    assert parse_class_weight("a=b=2") == {"a=b": 2.0}
+    with pytest.raises(ValueError, match="got 'c' in 'a=1,c'"):
+        parse_class_weight("a=1,c")

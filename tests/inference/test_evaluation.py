@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+
+from lmfcn import LMFCNClassifier
+from lmfcn.data.collections import ImageCollection
+from lmfcn.inference.evaluation import class_numbers_of, count_training_images, evaluate, evaluate_predictions
+
+
+@pytest.fixture(scope="module")
+def fitted(textures):
+    return LMFCNClassifier(epochs=1, latent_dim=2, widths=(4,), passes=1, random_state=0).fit(*textures)
+
+
+def test_everything_by_hand(fitted):
+    numbers = np.array([0, 0, 0, 1])
+    predicted = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.1, 0.9]])
+    found = evaluate_predictions(fitted.model_, numbers, predicted)
+    assert found.confusion.tolist() == [[2, 1], [0, 1]]
+    assert found.accuracy == 0.75
+    assert found.balanced_accuracy.value == pytest.approx((2 / 3 + 1) / 2)
+    assert found.recalls["0"].n == 3
+    assert found.log_loss == pytest.approx(-np.log([0.9, 0.6, 0.2, 0.9]).mean())
+    assert found.brier_score == pytest.approx(2 * np.mean([0.01, 0.16, 0.64, 0.01]))
+    assert [row.promised for row in found.coverage] == [0.8, 0.9, 0.95]
+    assert all(1 <= row.mean_size <= 2 for row in found.coverage)
+
+
+def test_a_class_that_does_not_occur_is_left_out_of_the_mean(fitted):
+    found = evaluate_predictions(fitted.model_, np.zeros(3, dtype=int), np.array([[0.9, 0.1]] * 3))
+    assert list(found.recalls) == ["0"]
+    assert found.balanced_accuracy.value == 1.0
+
+
+def test_held_out_images_tell_what_the_record_says(fitted, textures):
+    held_out = fitted.held_out_
+    assert np.array_equal(textures[1][held_out.positions], held_out.numbers)
+    assert not held_out.seen
+    assert fitted.model_.record["held_out"]["balanced_accuracy"] == held_out.balanced_accuracy
+    found = evaluate_predictions(fitted.model_, held_out.numbers, held_out.probabilities)
+    assert found.balanced_accuracy.value == held_out.balanced_accuracy
+    own = np.sort(held_out.probabilities[np.arange(len(held_out.numbers)), held_out.numbers])
+    assert np.allclose(own, fitted.model_.calibration.true_probabilities)
+
+
+def test_training_images_are_known_again(fitted, textures):
+    new = 255 - textures[0][:3]
+    images = ImageCollection(np.concatenate([textures[0][:5], new]))
+    assert count_training_images(fitted.model_, images) == 5
+    fitted.model_.record["image_digests"], kept = "no digests", fitted.model_.record["image_digests"]
+    assert count_training_images(fitted.model_, images) is None
+    fitted.model_.record["image_digests"] = kept
+
+
+def test_labels_are_compared_as_text(fitted, textures):
+    labels = textures[1].astype(str)
+    found = evaluate(fitted.model_, ImageCollection(textures[0], labels))
+    assert found.accuracy == fitted.score(*textures)
+    with pytest.raises(ValueError, match="does not know: '2', 'x'; it knows '0', '1'"):
+        class_numbers_of(fitted.model_, ["0", "x", 2])
+    with pytest.raises(ValueError, match="have no labels"):
+        class_numbers_of(fitted.model_, None)
