@@ -125,7 +125,7 @@ def _sources(request: Request, rows: Sequence[Row], profile: Profile) -> dict[tu
     return {
         (images, many): Source(
             images,
-            request.roots[images],
+            request.roots[images].resolve(),  # workers may run in another folder
             profile.size,
             profile.n_per_many if many else profile.n_per_class,
             binary=not many,
