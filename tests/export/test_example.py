@@ -112,7 +112,7 @@ def test_deep_colour_is_refused_because_pillow_would_cut_it(files, example, tmp_
     import tifffile
 
     tifffile.imwrite(tmp_path / "deep.tif", np.zeros((40, 40, 3), np.uint16), photometric="rgb")
-    with pytest.raises(SystemExit, match="16 bits per colour, which Pillow cannot read|cannot identify"):
+    with pytest.raises(SystemExit, match="16 bits per colour, which Pillow cannot read"):
         example["main"](files["five, RGB"][0], tmp_path / "deep.tif")
 
 
