@@ -12,11 +12,12 @@ from lmfcn import __version__
 from lmfcn.export.agreement import TOLERANCE, Agreement, Answers, compare
 from lmfcn.export.description import describe
 from lmfcn.export.graph import OUTPUTS, silence, trace
-from lmfcn.export.sample_images import sample_batches, user_batches
+from lmfcn.export.sample_images import all_batches
 from lmfcn.export.target import check_place, check_tolerance, exportable
 from lmfcn.extras import needs
 from lmfcn.files import write_bytes
 from lmfcn.inference.model import TextureModel
+from lmfcn.progress import item_progress
 
 OPSET = 18
 INPUT = "images"
@@ -56,8 +57,11 @@ def export_onnx(
     model, path, tolerance = exportable(model), check_place(path, ".onnx"), check_tolerance(tolerance)
     for package in ("onnx", "onnxruntime", "onnxscript"):
         needs(package, "onnx")
-    batches = [*sample_batches(model), *(() if images is None else user_batches(model, images))]
-    proto = _translate(model)
+    with item_progress("Translating", 2, visible=verbose) as advance:
+        batches = all_batches(model, images)
+        advance()
+        proto = _translate(model)
+        advance()
     agreement = compare(model, run_onnx(proto.SerializeToString()), batches, tolerance, verbose=verbose)
     for name, value in describe(model, agreement, tolerance).items():
         proto.metadata_props.add(key=name, value=json.dumps(value))
@@ -83,7 +87,7 @@ def _translate(model: TextureModel) -> Any:
     """Return the model as an ONNX protocol buffer."""
     try:
         with silence():
-            program = torch.onnx.export(
+            program: Any = torch.onnx.export(
                 trace(model),
                 dynamo=True,
                 opset_version=OPSET,
@@ -95,7 +99,7 @@ def _translate(model: TextureModel) -> Any:
     except Exception as error:  # torch.onnx raises nearly anything, pages long
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
         raise RuntimeError(f"torch.onnx cannot translate the model: {reason}. Try other versions of torch.") from error
-    proto = program.model_proto if program is not None else None
+    proto = program.model_proto
     _tidy(proto)
     _add_labels(proto, model.classes)
     return proto

@@ -22,6 +22,11 @@ _MOST_OF_THE_USERS = 64
 _AT_ONCE = 16
 
 
+def all_batches(model: TextureModel, X: Any = None) -> list[np.ndarray]:
+    """Return what a file is compared on: batches of our own and, if there are any, of the user's images."""
+    return [*sample_batches(model), *(() if X is None else user_batches(model, X))]
+
+
 def sample_batches(model: TextureModel) -> list[np.ndarray]:
     """Return batches (b, h, w, c) of several sizes: textures like those of training, and noise.
 

@@ -12,9 +12,10 @@ import torch
 from lmfcn.export.agreement import TOLERANCE, Agreement, Answers, compare
 from lmfcn.export.description import describe
 from lmfcn.export.graph import silence, trace
-from lmfcn.export.sample_images import sample_batches, user_batches
+from lmfcn.export.sample_images import all_batches
 from lmfcn.export.target import check_place, check_tolerance, exportable
 from lmfcn.files import write_bytes
+from lmfcn.progress import item_progress
 
 DESCRIPTION = "lmfcn.json"
 
@@ -48,9 +49,12 @@ def export_torch(
         If a label or a score differs; then nothing is written.
     """
     model, path, tolerance = exportable(model), check_place(path, ".pt2"), check_tolerance(tolerance)
-    batches = [*sample_batches(model), *(() if images is None else user_batches(model, images))]
-    program = trace(model)
-    run = run_torch(_content(program), model.classes)
+    with item_progress("Translating", 2, visible=verbose) as advance:
+        batches = all_batches(model, images)
+        advance()
+        program = trace(model)
+        run = run_torch(_content(program), model.classes)
+        advance()
     agreement = compare(model, run, batches, tolerance, verbose=verbose)
     write_bytes(path, _content(program, {DESCRIPTION: json.dumps(describe(model, agreement, tolerance))}))
     return agreement
