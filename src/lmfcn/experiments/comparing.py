@@ -1,7 +1,7 @@
 """All methods that can run, on repeated divisions of the user's own images."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lmfcn.data.collections import ImageCollection
@@ -68,7 +68,7 @@ class Comparison:
         return [run for run in found if run.method in self.methods and run.seed in self.seeds]
 
     def _parts(self, seed: int) -> Parts:
-        return parts_of(self.images, seed)
+        return replace(parts_of(self.images, seed), exhibited=seed == self.seeds[0])
 
     def _check_same_data(self) -> None:
         runs = list(read_runs(self.output).values())
