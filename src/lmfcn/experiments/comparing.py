@@ -1,16 +1,19 @@
 """All methods that can run, on repeated divisions of the user's own images."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lmfcn.data.collections import ImageCollection
+from lmfcn.experiments.exhibit import Exhibit, exhibit_path, read_exhibit
 from lmfcn.experiments.measuring import ON_TOP_OF_CNN, Changes
 from lmfcn.experiments.own_data import DataSummary, parts_of
 from lmfcn.experiments.runs import Run, read_runs
 from lmfcn.experiments.study import GoOn, Report, Study
 from lmfcn.experiments.tasks import Parts
 from lmfcn.experiments.verdict import Verdict, judge, shared_runs
+from lmfcn.tensor_files import FileError
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,25 @@ class Outcome:
     def verdict(self) -> Verdict:
         """The verdict on the shared runs."""
         return judge(self.shared)
+
+    @property
+    def exhibit(self) -> tuple[Run, Exhibit] | None:
+        """What there is to show of LMFCN at work, and the run it is of: that of the best method which has one."""
+        for method in (self.verdict.winner, *(rival.method for rival in self.verdict.rivals)):
+            for run in self.runs:
+                if run.cell[1:] == (method, self.comparison.seeds[0]):
+                    found = self._exhibit_of(run)
+                    if found is not None:
+                        return run, found
+        return None
+
+    def _exhibit_of(self, run: Run) -> Exhibit | None:
+        try:
+            return read_exhibit(exhibit_path(self.comparison.output, run.method), run.origin)
+        except (FileError, OSError) as error:
+            # Pictures are not worth a report that is not written.
+            warnings.warn(f"Left out of the report: {error}", UserWarning, stacklevel=2)
+            return None
 
     @property
     def missing(self) -> list[str]:

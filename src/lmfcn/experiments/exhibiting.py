@@ -67,7 +67,7 @@ def thumbnail(image: np.ndarray, side: int = SIDE) -> np.ndarray:
     image = image[..., :3] if image.shape[-1] >= 3 else image[..., 0]
     picture = Image.fromarray(_as_bytes(image))
     picture.thumbnail((side, side))
-    return np.asarray(picture)
+    return np.array(picture)
 
 
 def _as_bytes(image: np.ndarray) -> np.ndarray:

@@ -2,9 +2,12 @@
 
 import base64
 import io
+from collections.abc import Sequence
 
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.font_manager import findfont, get_font
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 CLASS_COLORS = ("#0072B2", "#D55E00")
@@ -12,26 +15,63 @@ REGION_COLORS = ("#cfe3f1", "#f8dcc8")
 CLASS_MARKERS = ("o", "X")
 TRAIN, VALIDATION, SUPPORT, KEPT = "#0072B2", "#D55E00", "#009E73", "#555555"
 INK = "#333333"
+WINNER, OTHERS = "#D55E00", "#56B4E9"
+_WHITE, _GRID = "#ffffff", "#e6e6e6"
+_IN_THE_DARK = {_WHITE: "#1f2429", _GRID: "#3a424b", INK: "#d5dae0", "#000000": "#d5dae0"}
+"""What stands for white, black and grey where the reader's screen is dark; all other colours stay."""
 
 
 def new_figure(width: float, height: float) -> Figure:
     """Return an empty figure of that many inches."""
-    return Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    return Figure(figsize=(width, height), layout="constrained", facecolor=_WHITE)
 
 
 def tidy(axes: Axes) -> None:
     """Leave only what helps to read the values."""
     axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(color="#e6e6e6", linewidth=0.8)
+    axes.grid(color=_GRID, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(colors=INK, labelsize=9)
 
 
-def as_svg(figure: Figure) -> str:
-    """Return the figure as the address of an inline SVG image; the same figure gives the same text."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
-    return "data:image/svg+xml;base64," + base64.b64encode(buffer.getvalue()).decode()
+def as_svg(figure: Figure, *, adapts: bool = True) -> str:
+    """Return the figure as the address of an inline SVG image; the same figure gives the same text.
+
+    Unless `adapts` is off, its background, axes and text follow a dark screen.
+    """
+    buffer = io.StringIO()
+    # Names of clip paths and markers are random otherwise.
+    with rc_context({"svg.hashsalt": "lmfcn"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    if adapts:
+        text = text.replace("<defs>", f"<style>{_dark_style()}</style>\n <defs>", 1)
+    return "data:image/svg+xml;base64," + base64.b64encode(text.encode()).decode()
+
+
+def _dark_style() -> str:
+    rules = [f"svg {{fill: {_IN_THE_DARK['#000000']}}}"]  # text in black has no colour of its own
+    for light, dark in _IN_THE_DARK.items():
+        for kind in ("fill", "stroke"):
+            rules.append(f'[style*="{kind}: {light}"] {{{kind}: {dark} !important}}')
+    return f"@media screen and (prefers-color-scheme: dark) {{{' '.join(rules)}}}"
+
+
+def drawable(names: Sequence[str], longest: int = 18) -> list[str]:
+    """Return names of classes as figures can show them: shortened, or numbered where the font lacks their letters.
+
+    Examples
+    --------
+    >>> drawable(["bark", "a very long name of a class", "树"])
+    ['bark', 'a very long name …', 'class 3']
+    """
+    font = get_font(findfont("DejaVu Sans"))
+    shown = []
+    for number, name in enumerate(names, start=1):
+        short = name if len(name) <= longest else name[: longest - 1] + "…"
+        known = all(font.get_char_index(ord(letter)) for letter in short)
+        shown.append(short.replace("$", r"\$") if known else f"class {number}")
+    return shown
 
 
 def as_png(figure: Figure, dpi: int = 110) -> str:
