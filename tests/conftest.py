@@ -9,6 +9,8 @@ from lmfcn import make_gaussians
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from browser import chromium
+
 # A torchvision that was built for CUDA cannot load its operators beside a torch for CPUs, and its import then fails for
 # want of their names. The networks do without them.
 try:
@@ -38,3 +40,10 @@ def textures() -> tuple[np.ndarray, np.ndarray]:
     images.setflags(write=False)
     labels.setflags(write=False)
     return images, labels
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Debian's Chromium, or a skip with the reason."""
+    with chromium() as started:
+        yield started

@@ -107,8 +107,9 @@ def _hard_image(
 def _shown(fitted: LMFCNClassifier, part: Part, position: int) -> Shown:
     images, name = part.images, f"image {position}"
     if isinstance(images, ImageCollection):
-        # The folder and the file are enough to find it, and the rest is nobody's business but the user's.
-        name = "/".join(PurePath(images.paths[position]).parts[-2:])
+        # Folder and file are enough to find it, and the rest is nobody's business but the user's.
+        *folders, file = PurePath(images.paths[position]).parts[-2:]
+        name = "/".join([*(folder for folder in folders if folder != part.labels[position]), file])
     image = np.asarray(images[position])
     number = int(class_numbers(fitted, Part(images, part.labels[[position]]))[0])
     return Shown(thumbnail(image if image.ndim == 3 else image[..., None]), name, number)

@@ -22,10 +22,10 @@ from lmfcn.report.rivals import learning_curves, strip_plot
 from lmfcn.report.style import as_svg
 
 _SHOWN_PAIRS, _SHOWN_SIZES, _SHOWN_EXAMPLES, _CLASSES_WITH_EXAMPLES = 10, 8, 4, 24
-_DRAWN_REPEATS = 10
+_DRAWN_REPEATS = 5
 """Curves of more repeats could not be told apart."""
 
-_PICTURE_BYTES = 1_000_000
+_PICTURE_BYTES = 700_000
 """For the confusion matrices of all methods, and for their calibration curves; the page stays below 5 MB."""
 
 _FIRST = ("test", "seeds", "cpu seconds", "validation", "train")

@@ -42,7 +42,10 @@ def confusion_matrix(counts: np.ndarray, classes: Sequence[str]) -> Figure:
     side = float(np.clip(0.42 * n_classes, 1.6, 6))
     figure = new_figure(side + 1.6, side + 1.4)
     axes = figure.subplots()
-    axes.pcolormesh(shares, cmap=colormaps["Blues"], vmin=0, vmax=1, edgecolors="#cccccc", linewidth=0.5)
+    axes.imshow(shares, cmap=colormaps["Blues"], vmin=0, vmax=1, extent=(0, n_classes, n_classes, 0))
+    edges = np.arange(n_classes + 1)
+    axes.vlines(edges, 0, n_classes, color="#cccccc", linewidth=0.5)
+    axes.hlines(edges, 0, n_classes, color="#cccccc", linewidth=0.5)
     if n_classes <= _MOST_NUMBERS:
         for row, column in np.argwhere(counts > 0):
             color = _ON_DARK if shares[row, column] > 0.55 else _ON_LIGHT

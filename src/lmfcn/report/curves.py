@@ -73,7 +73,7 @@ def support_curves(counts: Mapping[str, Sequence[Sequence[int]]], kept: Mapping[
     kept : mapping of sequences of int
         By method and repeat, the kept epoch; a method may be absent.
     """
-    figure = new_figure(7.5, 3.6)
+    figure = new_figure(5.4, 3.0)
     axes = figure.subplots()
     for number, (method, repeats) in enumerate(counts.items()):
         color = COLORS[number % len(COLORS)]

@@ -23,7 +23,7 @@ class Tile(NamedTuple):
 def as_jpeg(pixels: np.ndarray) -> str:
     """Return a picture, (h, w) or (h, w, 3) of uint8, as the address of an inline JPEG image."""
     buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, format="JPEG", quality=88)
+    Image.fromarray(pixels).save(buffer, format="JPEG", quality=90, subsampling=0)
     return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import io
+import re
 from collections.abc import Sequence
 
 from matplotlib import rc_context
@@ -17,8 +18,15 @@ TRAIN, VALIDATION, SUPPORT, KEPT = "#0072B2", "#D55E00", "#009E73", "#555555"
 INK = "#333333"
 WINNER, OTHERS = "#D55E00", "#56B4E9"
 _WHITE, _GRID = "#ffffff", "#e6e6e6"
-_IN_THE_DARK = {_WHITE: "#1f2429", _GRID: "#3a424b", INK: "#d5dae0", "#000000": "#d5dae0"}
-"""What stands for white, black and grey where the reader's screen is dark; all other colours stay."""
+_IN_THE_DARK = {
+    _WHITE: "#1f2429",
+    _GRID: "#3a424b",
+    INK: "#d5dae0",
+    "#000000": "#d5dae0",
+    "#0072b2": "#2f8fd0",
+    "#56b4e9": "#8fd0f5",
+}
+"""What stands for white, black, grey and the blues where the reader's screen is dark; all other colours stay."""
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -43,10 +51,15 @@ def as_svg(figure: Figure, *, adapts: bool = True) -> str:
     # Names of clip paths and markers are random otherwise.
     with rc_context({"svg.hashsalt": "lmfcn"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
+    text = _with_short_paths(buffer.getvalue())
     if adapts:
         text = text.replace("<defs>", f"<style>{_dark_style()}</style>\n <defs>", 1)
     return "data:image/svg+xml;base64," + base64.b64encode(text.encode()).decode()
+
+
+def _with_short_paths(text: str) -> str:
+    """Cut coordinates after a hundredth of a point: nobody sees more, and long curves are half as large."""
+    return re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path.group()), text)
 
 
 def _dark_style() -> str:
