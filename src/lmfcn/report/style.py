@@ -48,8 +48,8 @@ def as_svg(figure: Figure, *, adapts: bool = True) -> str:
     Unless `adapts` is off, its background, axes and text follow a dark screen.
     """
     buffer = io.StringIO()
-    # Names of clip paths and markers are random otherwise.
-    with rc_context({"svg.hashsalt": "lmfcn"}):
+    # Names of clip paths and markers are random otherwise; letters as outlines make most of a small figure.
+    with rc_context({"svg.hashsalt": "lmfcn", "svg.fonttype": "none"}):
         figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = _with_short_paths(buffer.getvalue())
     if adapts:
