@@ -109,7 +109,7 @@ def _shown(fitted: LMFCNClassifier, part: Part, position: int) -> Shown:
     if isinstance(images, ImageCollection):
         # Folder and file are enough to find it, and the rest is nobody's business but the user's.
         *folders, file = PurePath(images.paths[position]).parts[-2:]
-        name = "/".join([*(folder for folder in folders if folder != part.labels[position]), file])
+        name = "/".join([*(folder for folder in folders if folder != str(part.labels[position])), file])
     image = np.asarray(images[position])
     number = int(class_numbers(fitted, Part(images, part.labels[[position]]))[0])
     return Shown(thumbnail(image if image.ndim == 3 else image[..., None]), name, number)
