@@ -9,6 +9,7 @@ from lmfcn import make_gaussians
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from browser import chromium
 from running_cluster import RunningCluster
 
 # A torchvision that was built for CUDA cannot load its operators beside a torch for CPUs, and its import then fails for
@@ -48,3 +49,10 @@ def cluster(tmp_path_factory):
     pytest.importorskip("distributed")
     with RunningCluster(tmp_path_factory.mktemp("cluster")) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Debian's Chromium, or a skip with the reason."""
+    with chromium() as started:
+        yield started

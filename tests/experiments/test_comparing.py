@@ -73,6 +73,24 @@ def test_a_comparison_from_folder_to_tables(folder):
         run.test_balanced_accuracy for run in outcome.runs if run.cell == ("cloth", "CNN + SVM", 3)
     )
     assert json.loads(rows[0]["chosen"]) == json.loads(rows[2]["chosen"])  # that of the CNN it stands on
+    check_exhibit(asked, outcome)
+
+
+def check_exhibit(asked, outcome):
+    """Only LMFCN's first repeat has one, and it is there when nothing is left to run."""
+    (path,) = asked.output.glob("exhibit-*")
+    written = path.read_bytes()
+    again = outcome_of(asked)
+    assert path.read_bytes() == written
+    run, exhibit = again.exhibit
+    assert run.cell == ("cloth", "LMFCN", 3)
+    assert exhibit.classes == run.classes == ["coarse", "fine"]
+    assert np.array_equal(exhibit.test.marked, np.not_equal(run.test_classes, run.predicted_classes))
+    assert all(hard.shown.name.endswith(".png") for hard in exhibit.hardest)
+    assert all(run.exhibit is None for run in outcome.runs)
+    path.write_bytes(written[:-9])
+    with pytest.warns(UserWarning, match="Left out of the report: .* is truncated"):
+        assert again.exhibit is None
 
 
 def test_all_methods_end_a_repeat_before_the_next_begins(folder):

@@ -35,6 +35,7 @@ def test_one_network_by_hand():
         "n_support_first": 40,
         "n_support_kept": 30,
         "n_support_last": 20,
+        "n_support_by_epoch": [40, 30, 20],
         "validation_by_epoch": [0.5, 0.75, 0.75],
         "seconds_by_epoch": [1.0, 13.0, 36.0],
         "seconds_to_best": 13.0,
@@ -54,6 +55,7 @@ def test_several_networks_of_unequal_length_by_hand():
     figures = learning_figures(SimpleNamespace(history_=[FIRST, SECOND], best_epoch_=[2, 0], n_iter_=2))
     assert figures["n_backpropagated"] == 170
     assert (figures["n_support_first"], figures["n_support_kept"], figures["n_support_last"]) == (50, 30, 28)
+    assert figures["n_support_by_epoch"] == [50, 38, 28]
     assert figures["validation_by_epoch"] == [0.75, 0.75, 0.75]
     assert figures["seconds_by_epoch"] == pytest.approx([1.5, 18.0, 41.0])
     assert figures["seconds_to_best"] == 1.5

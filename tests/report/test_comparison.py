@@ -1,72 +1,45 @@
 import re
-from collections import Counter
-from pathlib import Path
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from lmfcn.data.collections import ImageCollection
-from lmfcn.experiments.comparing import Comparison, Outcome
-from lmfcn.experiments.own_data import look_at
-from lmfcn.experiments.runs import Run
+from lmfcn.experiments.comparing import Outcome
+from lmfcn.experiments.exhibiting import N_HARDEST, SIDE
 from lmfcn.report import comparison_report_writer
+from lmfcn.report.comparison import _PICTURE_BYTES
 from lmfcn.report.rivals import learning_curves, strip_plot
-
-SCORES = {
-    "LMFCN": [0.9, 0.95, 0.92],
-    "CNN-CE": [0.8, 0.81, 0.79],
-    "CNN + SVM": [0.8, 0.82, 0.8],
-    "LBP": [0.6, 0.6, 0.6],
-}
+from some_comparison import RUNS, SCORES, exhibit_of, outcome_of, run_of, small_outcome
 
 
-def run_of(method, seed, score):
-    trained = {}
-    if method != "LBP":
-        trained = {"epochs": 2, "best_epoch": 1, "validation_by_epoch": [0.5, 0.8, 0.7 + seed / 100]}
-        trained["seconds_by_epoch"] = [0.1, 1.0, 12.0 + seed + 100 * (method == "LMFCN")]
-    if method == "LMFCN":
-        trained |= {"n_support_first": 40, "n_support_kept": 17}
-    more = {"split": str(seed), "versions": {"lmfcn": "0.1"}, "n_validation": 8, "settings": {"C": 10, "verbose": True}}
-    return Run("<cloth>", method, seed, 1.0, 0.9, score, 24, 8, 3.0, **more, **trained)
+@pytest.fixture(scope="module")
+def outcome(tmp_path_factory):
+    return small_outcome(tmp_path_factory.mktemp("comparison"), np.random.default_rng(0))
 
 
-RUNS = [run_of(method, seed, score) for method, scores in SCORES.items() for seed, score in enumerate(scores)]
-
-
-@pytest.fixture
-def outcome(random):
-    images = random.integers(0, 256, (40, 16, 16), dtype=np.uint8)
-    images[1] = images[0]
-    collection = ImageCollection(images, labels=["bark & co"] * 20 + ["wood"] * 20)
-    data = look_at(collection, range(3))
-    comparison = Comparison(
-        "<cloth>", collection, data, list(SCORES), {"GLCM": "This needs mahotas."}, range(3), Path("runs.jsonl"), {}
-    )
-    return Outcome(comparison, RUNS, [], "lmfcn compare cloth")
-
-
-@pytest.fixture
-def page(outcome, tmp_path):
-    comparison_report_writer()(outcome, tmp_path / "report.html")
-    return (tmp_path / "report.html").read_text()
+@pytest.fixture(scope="module")
+def page(outcome):
+    path = outcome.comparison.output.with_name("report.html")
+    comparison_report_writer()(outcome, path)
+    return path.read_text()
 
 
 def test_the_verdict_comes_first_and_the_winner_is_marked(page, outcome):
     for sentence in outcome.verdict.sentences:
         assert page.index(sentence) < page.index("<table")
-    assert re.findall(r'<tr class="best"><td>(.*?)</td>', page) == ["LMFCN ★"]
+    assert re.findall(r'<tr class="best"><th scope="row">(.*?) <', page) == ["LMFCN"]
+    assert page.count('★</span><span class="hidden">, the winner</span>') == 1
     entries = re.search(r'class="best">(.*?)</tr>', page, flags=re.DOTALL).group(1)
-    assert re.findall(r"<td>(.*?)</td>", entries)[1:4] == ["0.923 ± 0.025", "3", "3"]
+    assert re.findall(r"<td>(.*?)</td>", entries)[:3] == ["0.923 ± 0.025", "3", "3"]
     assert "40 → 17" in entries
 
 
 def test_a_reader_finds_data_parameters_versions_and_the_command(page):
-    assert "<td>bark &amp; co</td><td>20</td>" in page
+    assert '<th scope="row">bark &amp; co</th><td>20</td>' in page
     assert "image 0 and image 1 (identical files)" in page
     assert "Pairs of images that are the same or nearly the same: 1; " in page
-    assert "<tr><th>C</th><td>10</td></tr>" in page
-    assert "<th>verbose</th>" not in page
+    assert '<tr><th scope="row">C</th><td>10</td></tr>' in page
+    assert ">verbose</th>" not in page
     assert "<code>lmfcn compare cloth</code>" in page
     assert "lmfcn 0.1" in page
     assert "GLCM is left out: This needs mahotas." in page
@@ -79,7 +52,9 @@ def test_the_page_is_self_contained_accessible_and_small(page):
     without_pictures = re.sub(r"data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+", "", page)
     assert not re.findall(r"(?:https?:)?//[a-z]", without_pictures)
     assert "<script" not in page
-    assert Counter(re.findall(r"<img [^>]*?(alt)=", without_pictures))["alt"] == page.count("<img ") == 2
+    # strips, curves, support vectors, latents; a matrix and a diagram a method; a hard image; examples
+    n_pictures = 4 + 2 * 4 + 4 + 2 * 4
+    assert len(re.findall(r'<img [^>]*?alt="[^"]+"', without_pictures)) == page.count("<img ") == n_pictures
     assert "prefers-color-scheme: dark" in page
     assert 'name="viewport"' in page
 
@@ -112,3 +87,46 @@ def test_nothing_that_trains_has_no_curves(outcome, tmp_path):
     text = (tmp_path / "report.html").read_text()
     assert "How training went" not in text
     assert "More than chance?" not in text
+
+
+def test_confusions_and_calibration_are_told_in_words(page):
+    assert "3 of 24 wrong: bark &amp; co taken for wood 3 of 12 times." in page
+    assert page.count("ECE 0.025: 90 % sure on average, 88 % right.") == 2 * len(SCORES)  # below it and as its alt
+    assert "one line per repeat: LMFCN, from 40 to 15 on average" in page
+
+
+def test_the_exhibit_is_shown(page):
+    assert "LMFCN misclassified 10 of 30 test images in the first repeat; here are the 1 that it was surest of." in page
+    assert 'alt="Test image hard 0: bark &amp; co, taken for wood"' in page
+    assert page.count('alt="Support vector near ') == 3
+    assert "support vectors, 10 of 30 images" in page
+
+
+def test_runs_of_older_versions_lack_pictures_only(outcome, tmp_path):
+    silent = {"classes": None, "test_classes": None, "predicted_classes": None, "n_support_by_epoch": None}
+    old = replace(outcome, runs=[replace(run, **silent, split="another") for run in outcome.runs])
+    comparison_report_writer()(old, tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    for name in ("confusions", "calibration", "latents", "mistakes", "support"):
+        assert f'id="{name}"' not in text
+        assert f'href="#{name}"' not in text
+    assert 'id="result"' in text
+
+
+def test_the_largest_comparison_stays_below_5_mb(random, tmp_path):
+    names = [f"class of number {number}" for number in range(24)]
+    long = {"validation_by_epoch": random.uniform(size=101).tolist(), "classes": None}
+    runs = [
+        run_of(method, seed, 0.5, **long, seconds_by_epoch=np.cumsum(random.uniform(size=101)).tolist())
+        for method in ["LMFCN", *(f"method {number}" for number in range(19))]
+        for seed in range(6)
+    ]
+    images = random.integers(0, 256, (24 * 6, 64, 64, 3), dtype=np.uint8)
+    exhibit = exhibit_of(random, 24, N_HARDEST, SIDE, 3000)
+    outcome = outcome_of(runs, exhibit, tmp_path / "runs.jsonl", images, np.repeat(names, 6))
+    comparison_report_writer()(outcome, tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    # Nobody knows how large the pictures of the methods are, but they do not get more than this.
+    assert 2_000_000 < len(page) + 2 * _PICTURE_BYTES < 5_000_000
+    assert "of the first 5, until training ended" in page
+    assert page.count('alt="Support vector ') == 3 * N_HARDEST

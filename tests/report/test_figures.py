@@ -1,3 +1,5 @@
+import base64
+
 import numpy as np
 import pytest
 import torch
@@ -6,7 +8,7 @@ from lmfcn.algorithm.history import Stopwatch
 from lmfcn.algorithm.latent_space import survey
 from lmfcn.algorithm.settings import Settings
 from lmfcn.classifier import LMFCNClassifier
-from lmfcn.report.curves import comparison_curves, training_curves
+from lmfcn.report.curves import comparison_curves, support_curves, training_curves
 from lmfcn.report.samples import sample_images
 from lmfcn.report.space import anchor_figure, epoch_frame, shared_limits
 from lmfcn.report.style import CLASS_COLORS, as_png, as_svg
@@ -82,3 +84,20 @@ def test_pictures_are_inline_addresses(textures):
     assert as_svg(figure).startswith("data:image/svg+xml;base64,")
     assert as_png(figure).startswith("data:image/png;base64,")
     assert len(set(CLASS_COLORS)) == 2
+
+
+def test_support_vectors_over_the_epochs():
+    axes = support_curves({"LMFCN": [[40, 20, 15], [38, 18]], "paper": [[50, 49]]}, {"LMFCN": [1, 0]}).axes[0]
+    lines = [line for line in axes.lines if len(line.get_xdata()) > 1]
+    assert [list(line.get_ydata()) for line in lines] == [[40, 20, 15], [38, 18], [50, 49]]
+    kept = [(line.get_xdata()[0], line.get_ydata()[0]) for line in axes.lines if len(line.get_xdata()) == 1]
+    assert kept == [(1, 20), (0, 38)]
+
+
+def test_figures_follow_a_dark_screen_and_are_the_same_every_time():
+    def drawing(**options):
+        return base64.b64decode(as_svg(support_curves({"LMFCN": [[40, 20]]}, {}), **options).split(",")[1]).decode()
+
+    assert "prefers-color-scheme: dark" in drawing()
+    assert "prefers-color-scheme" not in drawing(adapts=False)
+    assert drawing() == drawing()

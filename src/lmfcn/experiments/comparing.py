@@ -1,16 +1,20 @@
 """All methods that can run, on repeated divisions of the user's own images."""
 
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from lmfcn.data.collections import ImageCollection
+from lmfcn.experiments.exhibit import Exhibit, exhibit_path, read_exhibit
 from lmfcn.experiments.measuring import ON_TOP_OF_CNN, Changes
 from lmfcn.experiments.own_data import DataSummary, parts_of
 from lmfcn.experiments.runs import Run, read_runs
 from lmfcn.experiments.study import Ended, GoOn, Report, Study
+from lmfcn.experiments.tasks import Parts
 from lmfcn.experiments.verdict import Verdict, judge, shared_runs
+from lmfcn.tensor_files import FileError
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ class Comparison:
         self._check_same_data()
         beside = [method for method in ON_TOP_OF_CNN if method in self.methods]
         study = Study(
-            {self.name: partial(parts_of, self.images)},
+            {self.name: partial(_exhibited_parts, self.images, self.seeds[0])},
             self.methods,
             self.seeds,
             self.output,
@@ -122,6 +126,25 @@ class Outcome:
         return judge(self.shared)
 
     @property
+    def exhibit(self) -> tuple[Run, Exhibit] | None:
+        """What there is to show of LMFCN at work, and the run it is of: that of the best method which has one."""
+        for method in (self.verdict.winner, *(rival.method for rival in self.verdict.rivals)):
+            for run in self.runs:
+                if run.cell[1:] == (method, self.comparison.seeds[0]):
+                    found = self._exhibit_of(run)
+                    if found is not None:
+                        return run, found
+        return None
+
+    def _exhibit_of(self, run: Run) -> Exhibit | None:
+        try:
+            return read_exhibit(exhibit_path(self.comparison.output, run.method), run.origin)
+        except (FileError, OSError) as error:
+            # Pictures are not worth a report that is not written.
+            warnings.warn(f"Left out of the report: {error}", UserWarning, stacklevel=2)
+            return None
+
+    @property
     def missing(self) -> list[str]:
         """Methods that could run but have no run."""
         measured = {run.method for run in self.runs}
@@ -149,3 +172,8 @@ class Outcome:
                 " table keeps them on one side; without it all test accuracies are too good."
             )
         return remarks
+
+
+def _exhibited_parts(images: ImageCollection, exhibited: int, seed: int) -> Parts:
+    """Return the parts of a seed; of one seed the fitted model shall be exhibited."""
+    return replace(parts_of(images, seed), exhibited=seed == exhibited)

@@ -26,6 +26,7 @@ def learning_figures(fitted: Any) -> dict[str, Any]:
         "n_support_first": _n_support(histories, [0] * len(histories)),
         "n_support_kept": _n_support(histories, epochs),
         "n_support_last": _n_support(histories, [-1] * len(histories)),
+        "n_support_by_epoch": _n_support_by_epoch(histories),
         "validation_by_epoch": curve,
         "seconds_by_epoch": seconds,
         "seconds_to_best": None if curve is None else seconds[int(np.argmax(curve))],
@@ -47,6 +48,12 @@ def _columns(history: AnyHistory) -> dict[str, list[Any]]:
 def _n_support(histories: Sequence[AnyHistory], epochs: Sequence[int]) -> int | None:
     records = [history[epoch] for history, epoch in zip(histories, epochs, strict=True)]
     return sum(record.n_support for record in records) if hasattr(records[0], "n_support") else None
+
+
+def _n_support_by_epoch(histories: Sequence[AnyHistory]) -> list[int] | None:
+    if not hasattr(histories[0][0], "n_support"):
+        return None
+    return [sum(counts) for counts in _side_by_side([history.column("n_support") for history in histories])]
 
 
 def _validation_by_epoch(histories: Sequence[AnyHistory]) -> list[float] | None:
@@ -71,7 +78,7 @@ def _seconds(record: Any) -> float:
     return sum(value for name, value in vars(record).items() if name.startswith("seconds_"))
 
 
-def _side_by_side(columns: Sequence[Sequence[float]]) -> list[tuple[float, ...]]:
+def _side_by_side(columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
     """Return one tuple per epoch; a network that ended early stays what it was."""
     length = max(len(column) for column in columns)
     return list(zip(*([*column, *[column[-1]] * (length - len(column))] for column in columns), strict=True))

@@ -15,6 +15,8 @@ from lmfcn.baselines.network_svm import CNNSVC
 from lmfcn.baselines.tuning import Tried, Tuned, validation_score
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.fingerprint import fingerprint
+from lmfcn.experiments.answers import answers_of
+from lmfcn.experiments.exhibiting import exhibit_of
 from lmfcn.experiments.learning import learning_figures
 from lmfcn.experiments.runs import Cell, Run
 from lmfcn.experiments.tasks import Part, Parts
@@ -112,11 +114,12 @@ def describe(fitted: Any, parts: Parts, seconds: float) -> dict[str, Any]:
     return {
         "train_balanced_accuracy": _accuracy(fitted, parts.train),
         "validation_balanced_accuracy": _held_out(fitted, parts),
-        "test_balanced_accuracy": _accuracy(fitted, parts.test),
+        **answers_of(fitted, parts.test),
         "cpu_seconds": round(seconds, 1),
         "n_weights": 0 if network is None else sum(weights.numel() for weights in network.parameters()),
         "settings": _settings(fitted),
         **learning_figures(fitted),
+        "exhibit": exhibit_of(fitted, parts),
     }
 
 

@@ -2,9 +2,11 @@
 
 import json
 import warnings
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from lmfcn.experiments.exhibit import Exhibit, exhibit_path, write_exhibit
 
 
 class Cell(NamedTuple):
@@ -50,6 +52,14 @@ class Run:
         What it was computed on.
     digest : str or None
         Changes with the parameters that were asked for and the data; see `Study.digest`.
+    n_support_by_epoch : list of int, or None
+        Support vectors of every epoch.
+    classes : list of str, or None
+        Names of the classes, in the order of their numbers.
+    test_classes, predicted_classes, confidences : lists, or None
+        Of every test image the number of its class, that of the class it was taken for, and the probability of that.
+    exhibit : Exhibit or None
+        What there is to show of the fitted model; kept in a file of its own, beside that of the runs.
     """
 
     task: str
@@ -81,11 +91,22 @@ class Run:
     history: list[dict[str, list[Any]]] | None = None
     machine: dict[str, Any] = field(default_factory=dict)
     digest: str | None = None
+    n_support_by_epoch: list[int] | None = None
+    classes: list[str] | None = None
+    test_classes: list[int] | None = None
+    predicted_classes: list[int] | None = None
+    confidences: list[float] | None = None
+    exhibit: Exhibit | None = field(default=None, repr=False, compare=False)
 
     @property
     def cell(self) -> Cell:
         """What the run is known by."""
         return Cell(self.task, self.method, self.seed)
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What an exhibit of the run is known by."""
+        return {**self.cell._asdict(), "split": self.split}
 
     def seconds_to_reach(self, score: float) -> float | None:
         """Return how long training took until its validation accuracy first was `score`; None if it never was."""
@@ -94,8 +115,12 @@ class Run:
 
 
 def append_run(path: Path, run: Run) -> None:
-    """Write one more line."""
-    line = json.dumps(asdict(run), allow_nan=False) + "\n"
+    """Write one more line, and before it the exhibit of the run, if it has one, to a file beside."""
+    if run.exhibit is not None:
+        write_exhibit(exhibit_path(path, run.method), run.exhibit, run.origin)
+    values = asdict(replace(run, exhibit=None))
+    del values["exhibit"]
+    line = json.dumps(values, allow_nan=False) + "\n"
     with path.open("ab+") as file:
         # A line that a killed process left half-written must not swallow this one.
         if file.tell() > 0:
@@ -136,5 +161,5 @@ def _parse(line: str) -> Run:
     return Run(**{name: values[name] for name in _KNOWN if name in values})
 
 
-_KNOWN = [entry.name for entry in fields(Run)]
+_KNOWN = [entry.name for entry in fields(Run) if entry.name != "exhibit"]
 _NEEDED = [entry.name for entry in fields(Run) if entry.default is MISSING and entry.default_factory is MISSING]

@@ -1,7 +1,7 @@
 """The tasks that methods are compared on: images, and their division by a seed."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,11 +31,15 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Parts:
-    """Images to fit with, to choose by, and to test on once."""
+    """Images to fit with, to choose by, and to test on once.
+
+    With `exhibited`, whoever fits LMFCN on them also makes an exhibit of it: pictures for a report.
+    """
 
     train: Part
     validation: Part
     test: Part
+    exhibited: bool = field(default=False, kw_only=True)
 
     def fingerprint(self) -> str:
         """Return a text that changes with any pixel, any label, or the division."""

@@ -6,50 +6,128 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from lmfcn.experiments.comparing import Outcome
 from lmfcn.experiments.own_data import FRACTIONS
 from lmfcn.experiments.results import RIVAL_HEADINGS, rival_rows, runs_of
 from lmfcn.experiments.runs import Run
 from lmfcn.experiments.tables import HEADINGS, row
+from lmfcn.report.answers import calibration_pictures, confusion_pictures, pooled_answers, within
+from lmfcn.report.curves import support_curves
+from lmfcn.report.latents import latent_map
 from lmfcn.report.page import write_page
+from lmfcn.report.pictures import examples, hard_images
 from lmfcn.report.rivals import learning_curves, strip_plot
 from lmfcn.report.style import as_svg
 
-_SHOWN_PAIRS, _SHOWN_SIZES = 10, 8
+_SHOWN_PAIRS, _SHOWN_SIZES, _SHOWN_EXAMPLES, _CLASSES_WITH_EXAMPLES = 10, 8, 4, 24
+_DRAWN_REPEATS = 5
+"""Curves of more repeats could not be told apart."""
+
+_PICTURE_BYTES = 700_000
+"""For the confusion matrices of all methods, and for their calibration curves; the page stays below 5 MB."""
+
 _FIRST = ("test", "seeds", "cpu seconds", "validation", "train")
 """What a narrow screen shows without being moved."""
 
 
 def write_comparison_report(outcome: Outcome, path: Path) -> None:
     """Write the page; a file of that name is replaced whole or not at all."""
-    write_page(path, "comparison.html", _content(outcome))
-
-
-def _content(outcome: Outcome) -> dict[str, Any]:
-    verdict, shared, comparison = outcome.verdict, outcome.shared, outcome.comparison
+    verdict = outcome.verdict
     methods = [verdict.winner, *(rival.method for rival in verdict.rivals)]
-    curves = learning_curves(shared, methods)
+    content = {
+        **_results(outcome, methods),
+        **_training(outcome.shared, methods),
+        **_answers(outcome.shared, methods),
+        **_exhibit(outcome),
+        **_data(outcome),
+        "settings": [(method, _settings(runs_of(outcome.shared, method)[0])) for method in methods],
+        "command": outcome.command,
+        "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
+        "versions": outcome.shared[0].versions,
+    }
+    write_page(path, "comparison.html", content)
+
+
+def _results(outcome: Outcome, methods: Sequence[str]) -> dict[str, Any]:
+    verdict, shared = outcome.verdict, outcome.shared
+    scores = {method: [run.test_balanced_accuracy for run in runs_of(shared, method)] for method in methods}
     return {
-        "name": comparison.name,
-        "quick": comparison.quick,
+        "name": outcome.comparison.name,
+        "quick": outcome.comparison.quick,
         "sentences": verdict.sentences,
         "remarks": outcome.remarks,
         "winner": verdict.winner,
+        "n_repeats": verdict.n_repeats,
         "headings": _in_order(HEADINGS),
         "rows": [(method, _in_order(row(runs_of(shared, method)))) for method in methods],
         "rival_headings": RIVAL_HEADINGS,
         "rivals": rival_rows(verdict),
-        "strips": as_svg(strip_plot({method: _tests(shared, method) for method in methods})),
+        "strips": as_svg(strip_plot(scores)),
+    }
+
+
+def _training(runs: Sequence[Run], methods: Sequence[str]) -> dict[str, Any]:
+    drawn = sorted({run.seed for run in runs})[:_DRAWN_REPEATS]
+    runs = [run for run in runs if run.seed in drawn]
+    curves = learning_curves(runs, methods)
+    with_support = {method: [run for run in runs_of(runs, method) if run.n_support_by_epoch] for method in methods}
+    counts = {method: [run.n_support_by_epoch or [] for run in mine] for method, mine in with_support.items() if mine}
+    kept = {
+        method: [run.best_epoch for run in mine if isinstance(run.best_epoch, int)]
+        for method, mine in with_support.items()
+    }
+    return {
         "curves": None if curves is None else as_svg(curves),
-        "data": comparison.data,
+        "support": as_svg(support_curves(counts, kept)) if counts else None,
+        "support_words": "; ".join(f"{method}, {_course(lines)}" for method, lines in counts.items()),
+        "n_drawn": len(drawn),
+    }
+
+
+def _course(lines: Sequence[Sequence[int]]) -> str:
+    first, last = (np.mean([line[end] for line in lines]) for end in (0, -1))
+    return f"from {first:.0f} to {last:.0f} on average"
+
+
+def _answers(runs: Sequence[Run], methods: Sequence[str]) -> dict[str, Any]:
+    answers = pooled_answers(runs, methods)
+    return {
+        "confusions": within(confusion_pictures(answers), _PICTURE_BYTES),
+        "calibrations": within(calibration_pictures(answers), _PICTURE_BYTES),
+        "n_answers": len(answers),
+    }
+
+
+def _exhibit(outcome: Outcome) -> dict[str, Any]:
+    found = outcome.exhibit
+    if found is None:
+        return {"exhibit": None}
+    run, exhibit = found
+    places = latent_map(exhibit.learnt, exhibit.test, exhibit.classes, exhibit.explained)
+    return {
+        "exhibit": {
+            "method": run.method,
+            "map": as_svg(places),
+            "n_learnt": len(exhibit.learnt.places),
+            "n_support": int(exhibit.learnt.marked.sum()),
+            "n_test": len(exhibit.test.places),
+            "n_wrong": int(exhibit.test.marked.sum()),
+            "hardest": hard_images(exhibit.hardest, exhibit.classes),
+        }
+    }
+
+
+def _data(outcome: Outcome) -> dict[str, Any]:
+    data, images, first = outcome.comparison.data, outcome.comparison.images, outcome.shared[0]
+    return {
+        "data": data,
+        "examples": examples(images, np.asarray(images.labels), _SHOWN_EXAMPLES, _CLASSES_WITH_EXAMPLES),
         "counts": [_counted(title, counts) for title, counts in _counters(outcome)],
-        "pairs": comparison.data.duplicates[:_SHOWN_PAIRS],
-        "n_parts": (shared[0].n_train, shared[0].n_validation, shared[0].n_test),
+        "pairs": data.duplicates[:_SHOWN_PAIRS],
+        "n_parts": (first.n_train, first.n_validation, first.n_test),
         "shares": [f"{share:.0%}".replace("%", " %") for share in FRACTIONS],
-        "settings": [(method, _settings(runs_of(shared, method)[0])) for method in methods],
-        "command": outcome.command,
-        "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
-        "versions": shared[0].versions,
     }
 
 
@@ -57,10 +135,6 @@ def _in_order(entries: Sequence[str]) -> list[str]:
     """Return the entries of a row of the table with the most important ones in front."""
     order = sorted(HEADINGS, key=lambda heading: _FIRST.index(heading) if heading in _FIRST else len(_FIRST))
     return [entries[HEADINGS.index(heading)].replace("seeds", "repeats") for heading in order]
-
-
-def _tests(runs: list[Run], method: str) -> list[float]:
-    return [run.test_balanced_accuracy for run in runs_of(runs, method)]
 
 
 def _counters(outcome: Outcome) -> list[tuple[str, Counter[str]]]:

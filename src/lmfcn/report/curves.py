@@ -1,5 +1,6 @@
 """How training went: accuracies, support vectors and losses over the epochs."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,32 @@ def comparison_curves(histories: dict[str, Any]) -> Figure:
         axes.axhline(0.5, color="#999999", linewidth=0.8, linestyle=":")
         axes.set_ylim(0.4, 1.02)
         tidy(axes)
+    return figure
+
+
+def support_curves(counts: Mapping[str, Sequence[Sequence[int]]], kept: Mapping[str, Sequence[int]]) -> Figure:
+    """Draw the number of support vectors over the epochs, a line for every repeat and a dot at its kept epoch.
+
+    Parameters
+    ----------
+    counts : mapping of sequences
+        By method and repeat, the number in every epoch, the untrained network first.
+    kept : mapping of sequences of int
+        By method and repeat, the kept epoch; a method may be absent.
+    """
+    figure = new_figure(5.4, 3.0)
+    axes = figure.subplots()
+    for number, (method, repeats) in enumerate(counts.items()):
+        color = COLORS[number % len(COLORS)]
+        for repeat, line in enumerate(repeats):
+            axes.plot(line, color=color, linewidth=1.3, alpha=0.8, label=None if repeat else method)
+        for epoch, line in zip(kept.get(method, []), repeats, strict=False):
+            axes.plot(epoch, line[epoch], "o", color=color, markeredgecolor=INK, markersize=6)
+    axes.set(xlabel="epoch", ylabel="support vectors")
+    axes.set_ylim(bottom=0)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    figure.legend(*axes.get_legend_handles_labels(), frameon=False, ncols=3, loc="outside upper center")
+    tidy(axes)
     return figure
 
 

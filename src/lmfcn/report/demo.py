@@ -32,7 +32,7 @@ def _content(result: DemoResult) -> dict[str, Any]:
         "samples": as_svg(sample_images(*result.samples)),
         "curves": [(run.name, as_svg(training_curves(run.history, run.kept_epoch))) for run in result.runs[:2]],
         "comparison": as_svg(comparison_curves({run.name: run.history for run in result.runs})),
-        "anchors": as_svg(anchor_figure(result.spaces[shown], result.train_labels, limits)),
+        "anchors": as_svg(anchor_figure(result.spaces[shown], result.train_labels, limits), adapts=False),
         "anchors_epoch": shown,
         "frames": [
             as_png(epoch_frame(space, result.train_labels, limits, _frame_title(flat, epoch)))

@@ -1,48 +1,14 @@
-"""Simple pictures of what a fitted model does: confusions, calibration, latents, its hardest images."""
+"""Pictures of a fitted model: its latents and its hardest images."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from lmfcn.report.style import COLORS, INK, TRAIN, new_figure, tidy
+from lmfcn.report.style import COLORS, INK, new_figure, tidy
 
-_MOST_COUNTED = 15
+_MOST_NAMED = 15
 _MARKERS = "oXs^Dv*P"
-
-
-def confusion_figure(confusion: np.ndarray, classes: Sequence[str]) -> Figure:
-    """Draw the images of each true class (row) by predicted class (column), as shares of the row."""
-    side = max(3.2, min(10.0, 1.4 + 0.55 * len(classes)))
-    figure = new_figure(side + 0.6, side)
-    axes = figure.subplots()
-    shares = confusion / np.maximum(confusion.sum(axis=1, keepdims=True), 1)
-    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    places = range(len(classes))
-    axes.set_xticks(places, classes, rotation=45, ha="right", fontsize=8)
-    axes.set_yticks(places, classes, fontsize=8)
-    axes.set(xlabel="predicted", ylabel="true")
-    for (row, column), count in np.ndenumerate(confusion) if len(classes) <= _MOST_COUNTED else ():
-        color = "white" if shares[row, column] > 0.5 else INK
-        axes.text(column, row, str(count), ha="center", va="center", color=color, fontsize=9)
-    return figure
-
-
-def reliability_figure(numbers: np.ndarray, probabilities: np.ndarray, n_bins: int = 10) -> Figure:
-    """Draw how often predictions of each confidence were right; the diagonal is perfect calibration."""
-    figure = new_figure(4.6, 4.0)
-    axes = figure.subplots()
-    confidence, right = probabilities.max(axis=1), probabilities.argmax(axis=1) == numbers
-    bins = np.minimum((confidence * n_bins).astype(int), n_bins - 1)
-    axes.plot([0, 1], [0, 1], color="#999999", linewidth=0.8, linestyle=":")
-    for number in np.unique(bins):
-        mine = bins == number
-        size = 20 + 180 * mine.mean()
-        axes.scatter(confidence[mine].mean(), right[mine].mean(), s=size, color=TRAIN, zorder=3)
-    axes.set(xlabel="mean probability of the predicted class", ylabel="share that was right")
-    axes.set(xlim=(min(0.5, 1 / probabilities.shape[1]), 1.02), ylim=(-0.02, 1.04))
-    tidy(axes)
-    return figure
 
 
 def latent_figure(latents: np.ndarray, numbers: np.ndarray, classes: Sequence[str], support: np.ndarray) -> Figure:
@@ -67,7 +33,7 @@ def latent_figure(latents: np.ndarray, numbers: np.ndarray, classes: Sequence[st
             label=label,
         )
     axes.set(xlabel="first direction", ylabel="second direction")
-    if len(classes) <= _MOST_COUNTED:
+    if len(classes) <= _MOST_NAMED:
         axes.legend(fontsize=8, framealpha=0.85)
     tidy(axes)
     return figure

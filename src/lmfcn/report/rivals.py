@@ -8,9 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
 from lmfcn.experiments.runs import Run
-from lmfcn.report.style import COLORS, INK, new_figure, tidy
+from lmfcn.report.style import COLORS, INK, OTHERS, WINNER, new_figure, tidy
 
-_OTHERS, _WINNER = "#56B4E9", "#D55E00"
 _STYLES = ("-", "--", ":")
 _SHIFT = 0.12
 
@@ -23,13 +22,13 @@ def strip_plot(scores: Mapping[str, Sequence[float]]) -> Figure:
     scores : mapping of sequences of float
         Test accuracies by method, from the best to the worst.
     """
-    figure = new_figure(7.5, 1.1 + 0.42 * len(scores))
+    figure = new_figure(5.4, 0.9 + 0.34 * len(scores))
     axes = figure.subplots()
     for number, values in enumerate(scores.values()):
-        color = _OTHERS if number else _WINNER
+        color = OTHERS if number else WINNER
         # Equal accuracies are frequent on small test sets, and must not hide each other.
         heights = number + np.linspace(-_SHIFT, _SHIFT, len(values)) if len(values) > 1 else [number]
-        axes.scatter(values, heights, s=34, color=color, edgecolors=INK, linewidths=0.6, zorder=3)
+        axes.scatter(values, heights, s=26, color=color, edgecolors=INK, linewidths=0.6, zorder=3)
         axes.vlines(np.mean(values), number - 0.32, number + 0.32, color=INK, linewidth=2, zorder=2)
     axes.set_yticks(range(len(scores)), labels=list(scores))
     axes.set_ylim(len(scores) - 0.5, -0.5)

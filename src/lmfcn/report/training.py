@@ -9,9 +9,11 @@ import numpy as np
 
 from lmfcn.data.collections import ImageCollection
 from lmfcn.experiments.own_training import Judged, OwnModel
+from lmfcn.report.confusion import confusion_matrix
 from lmfcn.report.curves import training_curves
-from lmfcn.report.fitted import confusion_figure, image_figure, latent_figure, reliability_figure
+from lmfcn.report.fitted import image_figure, latent_figure
 from lmfcn.report.page import write_page
+from lmfcn.report.reliability import reliability_diagram
 from lmfcn.report.style import as_png, as_svg
 
 _SHOWN_CURVES, _SHOWN_POINTS, _SHOWN_IMAGES = 6, 2000, 18
@@ -67,9 +69,10 @@ def _pictures(judged: Judged) -> dict[str, str]:
     hardest = order[:_SHOWN_IMAGES]
     images = [judged.images[int(judged.positions[place])] for place in hardest]
     captions = [_caption(judged, int(place)) for place in hardest]
+    right = judged.probabilities.argmax(axis=1) == judged.numbers
     return {
-        "confusion": as_svg(confusion_figure(evaluation.confusion, evaluation.classes)),
-        "reliability": as_svg(reliability_figure(judged.numbers, judged.probabilities)),
+        "confusion": as_svg(confusion_matrix(evaluation.confusion, evaluation.classes)),
+        "reliability": as_svg(reliability_diagram(judged.probabilities.max(axis=1).tolist(), right.tolist())),
         "hardest": as_png(image_figure(images, captions)),
     }
 
