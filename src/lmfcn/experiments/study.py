@@ -209,9 +209,9 @@ class Study:
 
     def _waits(self, cell: Cell, unfinished: Collection[Cell]) -> bool:
         """Tell whether a cell needs what one of the cells before it will leave in the file."""
-        if self.tuning_seed not in (None, cell.seed) and is_tuned(cell.method):
-            if Cell(cell.task, cell.method, self.tuning_seed) in unfinished:
-                return True
+        tuning = cell if self.tuning_seed is None else cell._replace(seed=self.tuning_seed)
+        if tuning != cell and tuning in unfinished and is_tuned(cell.method):
+            return True
         # These measure, or leave out, each other.
         relatives = ["CNN-CE"] if cell.method in self.beside else self.beside if cell.method == "CNN-CE" else []
         return any(cell._replace(method=method) in unfinished for method in relatives)
