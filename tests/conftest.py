@@ -51,7 +51,8 @@ def cluster(tmp_path_factory):
         yield running
 
 
-@pytest.fixture(scope="session")
+# Not for the whole session: as long as it is open, its event loop runs, and no test can start another.
+@pytest.fixture(scope="module")
 def browser():
     """Debian's Chromium, or a skip with the reason."""
     with chromium() as started:

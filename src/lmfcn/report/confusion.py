@@ -39,7 +39,7 @@ def confusion_matrix(counts: np.ndarray, classes: Sequence[str]) -> Figure:
     """
     n_classes = len(classes)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    side = float(np.clip(0.42 * n_classes, 1.6, 6))
+    side = float(np.clip(0.42 * n_classes, 1.6, 4.2))
     figure = new_figure(side + 1.6, side + 1.4)
     axes = figure.subplots()
     axes.imshow(shares, cmap=colormaps["Blues"], vmin=0, vmax=1, extent=(0, n_classes, n_classes, 0))
