@@ -3,10 +3,11 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+from sklearn.metrics import balanced_accuracy_score
 
 from lmfcn import make_gaussians
 from lmfcn.baselines.methods import METHODS as COMPARATORS
-from lmfcn.experiments.measuring import CHANGES, METHODS, ON_TOP_OF_CNN, is_tuned, measure
+from lmfcn.experiments.measuring import CHANGES, METHODS, ON_TOP_OF_CNN, describe, is_tuned, measure
 from lmfcn.experiments.runs import Cell
 from lmfcn.experiments.tasks import Part, Parts
 from lmfcn.versions import versions
@@ -126,3 +127,16 @@ def test_one_network_per_class(random):
     assert run.seconds_by_epoch == sorted(run.seconds_by_epoch)
     assert 3 <= run.n_support_first <= 3 * 18
     json.dumps(asdict(run), allow_nan=False)
+
+
+@pytest.mark.filterwarnings("ignore:Training ended")
+def test_validation_of_one_vs_all_is_that_of_all_classes_where_the_last_svm_has_not_seen_them():
+    random = np.random.default_rng(0)
+    draw = {"means": (128, 128, 128), "stds": (5, 40, 90)}
+    three = Parts(*(Part(*make_gaussians(6, 16, random, **draw)) for _ in range(3)))
+    fitted = METHODS["LMFCN, paper's preset"](**{**QUICK, "epochs": 1}, random_state=0)
+    fitted.fit(*three.train, validation=three.validation)
+    found = describe(fitted, three, 1.0)
+    expected = balanced_accuracy_score(three.validation.labels, fitted.predict(three.validation.images))
+    assert found["validation_balanced_accuracy"] == expected
+    assert len(found["history"]) == len(found["best_epoch"]) == 3
