@@ -40,7 +40,9 @@ class ScoreMap:
     base: float
 
 
-def score_map(model: TextureModel, image: np.ndarray, label: Any, blur: float | None = None) -> ScoreMap:
+def score_map(
+    model: TextureModel, image: np.ndarray, label: Any, blur: float | None = None, latent: np.ndarray | None = None
+) -> ScoreMap:
     """Spread the decision value of a class over the pixels of an image.
 
     Latents are means of maps over the image, and the decision value is a mean slope times the latents plus a constant
@@ -56,6 +58,8 @@ def score_map(model: TextureModel, image: np.ndarray, label: Any, blur: float | 
     blur : float, optional
         Standard deviation in pixels of the neighbourhood that each value is averaged over, which leaves the mean as it
         is: a texture is nothing that one pixel has. A sixteenth of the shorter side by default, 0 for none.
+    latent : array (phi,), optional
+        Of the image, as `model.transform` gives it, if it is known already.
 
     Examples
     --------
@@ -69,7 +73,7 @@ def score_map(model: TextureModel, image: np.ndarray, label: Any, blur: float | 
     height, width = image.shape[:2]
     number = class_number(model.classes, label)
     score, scale = ClassScore.of(model.decision, number), model.decision.scale
-    latent = scale.apply(model.latents(image[None]))[0]
+    latent = torch.as_tensor(model.transform(image[None])[0] if latent is None else latent, device=model.device)
     slope = (score.mean_slope(latent) / scale.std).cpu()
     constant = score.value(torch.zeros_like(latent))
     blur = BLUR * min(height, width) if blur is None else blur
