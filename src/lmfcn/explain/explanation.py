@@ -149,8 +149,8 @@ def explain(
 def _named(model: TextureModel, gallery: Gallery | None, weights: np.ndarray) -> list[DecidingImage]:
     """Return all support vectors with what is known of them."""
     if gallery is None:
-        labels = [None if i < 0 else str(model.classes[i]) for i in support_classes(model.decision).tolist()]
-        return [DecidingImage(weight, label) for weight, label in zip(weights.tolist(), labels, strict=True)]
+        known = [None if i < 0 else str(model.classes[i]) for i in support_classes(model.decision).tolist()]
+        return [DecidingImage(weight, label) for weight, label in zip(weights.tolist(), known, strict=True)]
     labels = gallery.labels
     return [
         DecidingImage(weight, labels[i], gallery.names[i], gallery.pictures[i])

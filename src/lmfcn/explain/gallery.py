@@ -190,6 +190,6 @@ def _check_trained_on(model: TextureModel, gallery: Gallery) -> None:
         if apart < _SAME_LATENT:
             return
     raise ValueError(
-        f"The classifier was fitted on {n_images} images, and the {len(gallery)} given here are not the same in the same"
-        " order; give what fit was given, with its validation images if it had some."
+        f"The classifier was fitted on {n_images} images, and the {len(gallery)} given here are not the same in the"
+        " same order; give what fit was given, with its validation images if it had some."
     )
