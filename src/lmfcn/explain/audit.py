@@ -1,7 +1,7 @@
 """Training images that are likely mislabelled or there twice, ranked."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -87,8 +87,8 @@ class Audit:
 
 def audit(
     latents: np.ndarray,
-    labels: Sequence[object] | np.ndarray,
-    groups: Sequence[object] | np.ndarray | None = None,
+    labels: Any,
+    groups: Any = None,
     repeats: int = REPEATS,
     *,
     verbose: bool = False,
