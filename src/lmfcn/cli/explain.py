@@ -135,6 +135,7 @@ def _line(image: "DecidingImage") -> str:
 
 def _sum_lines(found: "Explanation") -> list[str]:
     return [
+        "  and:",
         f"    {found.rest:+9.4f}  the other {found.n_rest} support vectors",
         f"    {found.intercept:+9.4f}  constant",
         f"  = {found.value:+9.4f}  decision value of {found.explained}",

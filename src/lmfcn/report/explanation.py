@@ -11,6 +11,8 @@ from lmfcn.explain.pictures import THUMBNAIL, thumbnail
 from lmfcn.report.overlay import AGAINST, FOR, Explained, color_limit
 from lmfcn.report.page import as_address, write_page
 
+_LARGEST_SIDE = 512
+
 
 def write_explanation_report(explained: Sequence[Explained], path: Path) -> None:
     """Write the page; a file of that name is replaced whole or not at all."""
@@ -30,7 +32,7 @@ def _content(entry: Explained) -> dict[str, Any]:
     return {
         "name": entry.name,
         "found": found,
-        "picture": as_address(thumbnail(entry.image)),
+        "picture": as_address(thumbnail(entry.image, _LARGEST_SIDE)),
         "overlay": as_address(entry.overlay, "png"),
         "limit": color_limit(found.map.values),
         "lists": [

@@ -13,7 +13,7 @@ FOR, AGAINST = "#D55E00", "#0072B2"
 """Orange and blue of Okabe and Ito, which colour-blind readers can tell apart."""
 
 SMALLEST_SIDE = 256
-_OPACITY = 0.8
+_OPACITY = 0.7
 _QUANTILE = 0.99
 
 
