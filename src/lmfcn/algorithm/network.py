@@ -68,12 +68,15 @@ class TextureFCN(nn.Module):
 
     def forward(self, batch: Tensor) -> Tensor:
         """Return latents (b, n_latents) of a batch (b, c, h, w) of pixels in [0, 1]."""
-        maps, averages = batch.to(next(self.parameters()).dtype), []
+        return torch.cat([self.average(maps) for maps in self.maps(batch)], dim=1)
+
+    def maps(self, batch: Tensor) -> Iterator[Tensor]:
+        """Go through the maps (b, c, h, w) whose means are the latents: those of all blocks, or of the last."""
+        maps = batch.to(next(self.parameters()).dtype)
         for layer in self.features:
             maps = layer(maps)
-            if self.pooling == "all" and isinstance(layer, nn.ReLU):  # the end of a block
-                averages.append(self.average(maps))
-        return self.join(averages or [self.average(maps)])
+            if layer is self.features[-1] or (self.pooling == "all" and isinstance(layer, nn.ReLU)):
+                yield maps
 
     @property
     def n_latents(self) -> int:

@@ -8,9 +8,11 @@ from rich.console import Console
 from rich.markup import escape
 
 from lmfcn import __version__
+from lmfcn.cli.audit import audit
 from lmfcn.cli.compare import compare
 from lmfcn.cli.demo import demo
 from lmfcn.cli.evaluate import evaluate
+from lmfcn.cli.explain import explain
 from lmfcn.cli.export import export
 from lmfcn.cli.info import info
 from lmfcn.cli.inspect import inspect
@@ -52,9 +54,11 @@ def _options(
 # In the order in which somebody with new images needs them, each with a line that fits a narrow screen.
 app.command(short_help="Watch the method at work on built-in textures.")(demo)
 app.command(short_help="Look at your images: are they fit for training?")(inspect)
+app.command(short_help="Find labels to doubt and duplicates.")(audit)
 app.command(short_help="Train on your images: a model, and a page about it.")(train)
 app.command(short_help="Tell how good a model is on labelled images.")(evaluate)
 app.command(short_help="Predict the classes of any number of images.")(predict)
+app.command(short_help="Show why: deciding images, and where.")(explain)
 app.command(short_help="Compare with other methods on your images.")(compare)
 app.command(short_help="Reproduce the paper's tables and figures.")(reproduce)
 app.command(short_help="Write a model as ONNX, or for torch.")(export)
