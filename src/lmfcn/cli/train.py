@@ -27,6 +27,9 @@ def train(
         Path | None, Option("--report", metavar="FILE", help="The page about it; report.html beside the model.")
     ] = None,
     no_report: Annotated[bool, Option("--no-report", help="Write no page.")] = False,
+    no_gallery: Annotated[
+        bool, Option("--no-gallery", help="Write no small pictures of the images for explain and serve.")
+    ] = False,
     val: Annotated[
         Path | None,
         Option("--val", metavar="DATA", help="Images to choose the epoch by.", rich_help_panel=_DATA),
@@ -89,7 +92,7 @@ def train(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Train on your own images; writes a model, and a page that shows how good it is.
+    """Train on your own images; writes a model, a page that shows how good it is, and a gallery for explanations.
 
     A split or group that DATA brings is respected: test images are only tested on, images of one group stay together.
     Ctrl-C keeps what has been learnt so far and ends with code 130; with --checkpoint the same command goes on.
@@ -126,7 +129,10 @@ def train(
     start = time.monotonic()
     trained = _train(teller, parts, parameters)
     _tell(teller, trained, time.monotonic() - start)
-    _write(teller, trained, output, page)
+    trained.classifier.save(output)
+    gallery = None if no_gallery else _write_gallery(trained, output)
+    written = None if page is None else _write_report(teller, trained, page, output.name)
+    _tell_files(teller, trained, {"model": output, "report": written, "gallery": gallery})
     raise typer.Exit(130 if trained.interrupted else 0)
 
 
@@ -197,13 +203,22 @@ def _tell(teller: Teller, trained: "OwnModel", seconds: float) -> None:
         teller.say(f"{carried}, epoch {classifier.best_epoch_} kept, {seconds:.0f} seconds")
 
 
-def _write(teller: Teller, trained: "OwnModel", output: Path, page: Path | None) -> None:
-    trained.classifier.save(output)
-    written = None if page is None else _write_report(teller, trained, page, output.name)
-    teller.say(f"Model: {output} ({output.stat().st_size / 1e6:.2f} MB)")
-    if written is not None:
-        teller.say(f"Report: {written}")
-    teller.give({"model": str(output), "report": None if written is None else str(written), **_values(trained)})
+def _write_gallery(trained: "OwnModel", output: Path) -> Path:
+    """Write what explanations show: small pictures of the images, apart from the model, which holds none."""
+    from lmfcn.explain.gallery import Gallery
+    from lmfcn.explain.gallery_file import gallery_path, save_gallery
+
+    parts, path = trained.parts, gallery_path(output)
+    save_gallery(Gallery.of(trained.classifier, parts.train, validation=parts.validation), path)
+    return path
+
+
+def _tell_files(teller: Teller, trained: "OwnModel", files: dict[str, Path | None]) -> None:
+    for name, path in files.items():
+        if path is not None:
+            teller.say(f"{name.capitalize()}: {path} ({path.stat().st_size / 1e6:.2f} MB)")
+    paths = {name: None if path is None else str(path) for name, path in files.items()}
+    teller.give({**paths, **_values(trained)})
 
 
 def _write_report(teller: Teller, trained: "OwnModel", page: Path, name: str) -> Path | None:
@@ -215,6 +230,7 @@ def _write_report(teller: Teller, trained: "OwnModel", page: Path, name: str) ->
     except ImportError as error:
         teller.note(f"No report: {error}")
         return None
+    teller.note("Writing the report.")
     write_training_report(trained, page, name=name)
     return page
 

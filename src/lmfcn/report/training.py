@@ -1,6 +1,5 @@
 """The page of a training on the user's own images: one self-contained HTML file."""
 
-from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from lmfcn.data.collections import ImageCollection
 from lmfcn.experiments.own_training import Judged, OwnModel
 from lmfcn.report.confusion import confusion_matrix
 from lmfcn.report.curves import training_curves
+from lmfcn.report.doubtful import doubtful_labels
 from lmfcn.report.fitted import image_figure, latent_figure
 from lmfcn.report.page import write_page
 from lmfcn.report.reliability import reliability_diagram
@@ -19,7 +19,7 @@ from lmfcn.report.style import as_png, as_svg
 _SHOWN_CURVES, _SHOWN_POINTS, _SHOWN_IMAGES = 6, 2000, 18
 
 
-def write_training_report(trained: OwnModel, path: Path, *, name: str, label_errors: Sequence[Any] = ()) -> None:
+def write_training_report(trained: OwnModel, path: Path, *, name: str) -> None:
     """Write the page; a file of that name is replaced whole or not at all.
 
     Parameters
@@ -28,10 +28,8 @@ def write_training_report(trained: OwnModel, path: Path, *, name: str, label_err
     path : Path
     name : str
         What the page is about, such as the path of the model.
-    label_errors : sequence of (path, label, suggestion, reason)
-        Training images that are likely mislabelled, the likeliest first.
     """
-    write_page(path, "training.html", {**_content(trained), "name": name, "label_errors": list(label_errors)})
+    write_page(path, "training.html", {**_content(trained), "name": name})
 
 
 def _content(trained: OwnModel) -> dict[str, Any]:
@@ -43,6 +41,7 @@ def _content(trained: OwnModel) -> dict[str, Any]:
         "notes": trained.notes,
         "left_out": [str(error) for error in trained.parts.left_out],
         "curves": _curves(trained),
+        "label_errors": doubtful_labels(trained),
         "space": as_png(_space(trained)),
         "judged": judged,
         "pictures": None if judged is None else _pictures(judged),
