@@ -19,8 +19,8 @@ def models(textures):
     return {
         "two, grey": fitted.model_,
         "five, RGB": random_model([-7, 0, 3, 4, 9], rgb, ("last",)),
-        "one-vs-all, 16-bit": random_model([1.0, 2.0, 5.0], deep, ("all", "last", "last", "last")),
-        "boolean, 6-channel": random_model([False, True], ImageForm(6, "float")),
+        "one-vs-all, 16-bit": random_model([1.0, 2.0, 5.0], deep, ("all", "last", "last")),
+        "boolean, 6-channel": random_model([False, True], ImageForm(6, "float"), ("last",)),
     }
 
 
