@@ -29,11 +29,11 @@ def demo_folder(tmp_path_factory):
 def test_help_tells_what_there_is():
     result = lmfcn("--help")
     assert result.returncode == 0
-    commands = ("demo", "inspect", "train", "evaluate", "predict", "compare", "reproduce", "export", "info")
+    commands = ("demo", "inspect", "audit", "train", "evaluate", "predict", "explain", "compare", "reproduce")
     places = [result.stdout.index(f"│ {command} ") for command in commands]
     assert places == sorted(places)
     assert "Exit codes: 0 done" in result.stdout
-    assert len(result.stdout.splitlines()) <= 36
+    assert len(result.stdout.splitlines()) <= 42
 
 
 def test_help_does_not_wait_for_torch():
