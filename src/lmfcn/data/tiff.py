@@ -64,7 +64,7 @@ def read_tiff(file: Any) -> np.ndarray | None:
 
 
 def _check_packed(file: Any, series: Any) -> None:
-    """Refuse strips and tiles that unpack to more than they should; without imagecodecs nothing else would stop them."""
+    """Refuse blocks that unpack to more than they should; without imagecodecs nothing else would stop them."""
     for page in series.pages:
         unpacker = _UNPACKERS.get(int(page.compression)) if page is not None else None
         if unpacker is None:
