@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from lmfcn.algorithm.encode import fold_batch_norm, to_batch
+from lmfcn.algorithm.network import TextureFCN
 from lmfcn.explain.class_score import ClassScore, class_number
 from lmfcn.inference.model import TextureModel
 
@@ -40,11 +41,13 @@ class ScoreMap:
     base: float
 
 
-def score_map(model: TextureModel, image: np.ndarray, label: Any, blur: float | None = None) -> ScoreMap:
+def score_map(
+    model: TextureModel, image: np.ndarray, label: Any, blur: float | None = None, latent: np.ndarray | None = None
+) -> ScoreMap:
     """Spread the decision value of a class over the pixels of an image.
 
-    Latents are means of maps over the image, and the decision value is a mean slope times the latents plus a constant
-    (`ClassScore.mean_slope`); so every position adds a share, and nothing is approximated. docs/explanations.md derives it.
+    Latents are means of maps over the image, and the decision value is a constant plus a mean slope times the latents
+    (`ClassScore.mean_slope`), so every position adds a share; docs/explanations.md derives it. Nothing is approximated.
 
     Parameters
     ----------
@@ -56,6 +59,8 @@ def score_map(model: TextureModel, image: np.ndarray, label: Any, blur: float | 
     blur : float, optional
         Standard deviation in pixels of the neighbourhood that each value is averaged over, which leaves the mean as it
         is: a texture is nothing that one pixel has. A sixteenth of the shorter side by default, 0 for none.
+    latent : array (phi,), optional
+        Of the image, as `model.transform` gives it, if it is known already.
 
     Examples
     --------
@@ -69,15 +74,15 @@ def score_map(model: TextureModel, image: np.ndarray, label: Any, blur: float | 
     height, width = image.shape[:2]
     number = class_number(model.classes, label)
     score, scale = ClassScore.of(model.decision, number), model.decision.scale
-    latent = scale.apply(model.latents(image[None]))[0]
-    slope = (score.mean_slope(latent) / scale.std).cpu()
-    constant = score.value(torch.zeros_like(latent))
+    there = torch.as_tensor(model.transform(image[None])[0] if latent is None else latent, device=model.device)
+    slope = (score.mean_slope(there) / scale.std).cpu()
+    constant = score.value(torch.zeros_like(there))
     blur = BLUR * min(height, width) if blur is None else blur
     values = np.full((height, width), constant - float(slope @ scale.mean.cpu().double()))
     for part, slopes in _with_slopes(model, image, slope):
         rows, columns = spreading(part.shape[1], height, blur), spreading(part.shape[2], width, blur)
         values += rows @ torch.tensordot(slopes, part.double(), dims=1).numpy() @ columns.T
-    return ScoreMap(model.classes[number], values, score.value(latent), constant)
+    return ScoreMap(model.classes[number], values, score.value(there), constant)
 
 
 def _with_slopes(model: TextureModel, image: np.ndarray, slope: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -85,7 +90,8 @@ def _with_slopes(model: TextureModel, image: np.ndarray, slope: Tensor) -> Itera
     batch, start = to_batch(image[None], model.device), 0
     with torch.no_grad():
         for network in model.members:
-            for maps in fold_batch_norm(network).maps(batch):
+            folded = cast(TextureFCN, fold_batch_norm(network))
+            for maps in folded.maps(batch):
                 part = maps[0].cpu()
                 yield part, slope[start : start + len(part)]
                 start += len(part)

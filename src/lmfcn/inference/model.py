@@ -132,13 +132,16 @@ class TextureModel(nn.Module):
             The share of images whose true class shall be in their set, on average over images of the same kind
             as the validation images (conformal prediction).
         """
+        return self.sets_of(self.predict_proba(X), coverage)
+
+    def sets_of(self, predicted: np.ndarray, coverage: float = 0.9) -> np.ndarray:
+        """Return which classes (n, n_classes) cannot be ruled out by their probabilities (n, n_classes)."""
         _check_share("coverage", coverage, ends=False)
         if not self.calibration.held_out:
             raise ValueError(
                 "Prediction sets need validation images, but the model was fitted without any;"
                 " fit it with validation_fraction above 0 or with validation=."
             )
-        predicted = self.predict_proba(X)
         sets = predicted >= least_probability(self.calibration.true_probabilities, coverage)
         sets[np.arange(len(sets)), predicted.argmax(axis=1)] = True  # an empty set would help nobody
         return sets

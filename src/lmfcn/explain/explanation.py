@@ -1,0 +1,173 @@
+"""All that there is to say about one prediction: label, doubt, deciding images, and where in the image."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from lmfcn.algorithm.calibration import probabilities
+from lmfcn.explain.class_score import support_classes
+from lmfcn.explain.deciding import deciding
+from lmfcn.explain.gallery import Gallery
+from lmfcn.explain.where import ScoreMap, score_map
+from lmfcn.inference.model import TextureModel
+
+COVERAGE = 0.9
+"""Share of images whose true class shall be in their prediction set."""
+
+
+@dataclass(frozen=True)
+class DecidingImage:
+    """A support vector and what it adds to the decision value; without a gallery it has no name and no picture.
+
+    Its label is None if neither a gallery nor its coefficients tell it.
+    """
+
+    weight: float
+    label: str | None
+    name: str | None = None
+    picture: bytes | None = None
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One prediction explained.
+
+    Attributes
+    ----------
+    label : str
+        The predicted class.
+    probabilities : dict of float
+        By class, the most probable first.
+    prediction_set : list of str or None
+        Classes that cannot be ruled out at a coverage of 0.9; None if the model cannot promise that.
+    explained : str
+        The class whose decision value is explained; the predicted one unless another was asked for.
+    value : float
+        Its decision value: `intercept`, the weights of all deciding images, and `rest`.
+    intercept : float
+    for_it, against_it : list of DecidingImage
+        The strongest first.
+    rest : float
+        Sum of the weights of the `n_rest` other support vectors.
+    n_rest : int
+    map : ScoreMap
+        The same value spread over the pixels.
+    latent : array (phi,)
+    place : tuple of two floats or None
+        On the plane of the gallery.
+    """
+
+    label: str
+    probabilities: dict[str, float]
+    prediction_set: list[str] | None
+    explained: str
+    value: float
+    intercept: float
+    for_it: list[DecidingImage]
+    against_it: list[DecidingImage]
+    rest: float
+    n_rest: int
+    map: ScoreMap
+    latent: np.ndarray
+    place: tuple[float, float] | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what JSON can hold: everything but pictures, map and latent."""
+        return {
+            "label": self.label,
+            "probabilities": self.probabilities,
+            "prediction_set": self.prediction_set,
+            "explained": self.explained,
+            "value": self.value,
+            "intercept": self.intercept,
+            "for": [_entry(image) for image in self.for_it],
+            "against": [_entry(image) for image in self.against_it],
+            "rest": {"weight": self.rest, "support_vectors": self.n_rest},
+            "map": {"base": self.map.base, "smallest": self.map.values.min(), "largest": self.map.values.max()},
+            "place": self.place,
+        }
+
+
+def explain(
+    model: TextureModel, image: np.ndarray, gallery: Gallery | None = None, label: Any = None, top: int = 5
+) -> Explanation:
+    """Explain the prediction for one image.
+
+    Parameters
+    ----------
+    model : TextureModel
+    image : array (height, width[, channels])
+        As the model takes it; `model.form.load` brings files to that form.
+    gallery : Gallery, optional
+        Gives the deciding images names and pictures.
+    label : optional
+        The class to explain; the predicted one by default.
+    top : int
+        How many deciding images to list for and against.
+
+    Examples
+    --------
+    >>> from lmfcn import LMFCNClassifier, make_gaussians
+    >>> X, y = make_gaussians(n_per_class=10, size=16, random_state=0)
+    >>> classifier = LMFCNClassifier(epochs=1, latent_dim=4, random_state=0).fit(X, y)
+    >>> found = explain(classifier.model_, X[0], Gallery.of(classifier, X, y), top=2)
+    >>> images = found.for_it + found.against_it
+    >>> bool(abs(sum(image.weight for image in images) + found.rest + found.intercept - found.value) < 1e-9)
+    True
+    """
+    if gallery is not None:
+        gallery.check_belongs_to(model)
+    if top < 1:
+        raise ValueError(f"top must be at least 1, got {top}.")
+    image = image[..., None] if image.ndim == 2 else image
+    raw = model.latents(image[None])
+    latent = model.decision.scale.apply(raw).cpu().numpy()[0]
+    predicted = probabilities(model.decision.scores(raw), model.calibration.sharpness).cpu().numpy()
+    classes = [str(name) for name in model.classes.tolist()]
+    best = classes[int(predicted.argmax())]
+    found = deciding(model, latent, best if label is None else label)
+    listed = _named(model, gallery, found.weights)
+    strongest, weakest = found.for_it(top).tolist(), found.against_it(top).tolist()
+    return Explanation(
+        label=best,
+        probabilities={classes[i]: float(predicted[0, i]) for i in np.argsort(-predicted[0], kind="stable")},
+        prediction_set=_prediction_set(model, predicted, classes),
+        explained=str(found.label),
+        value=found.value,
+        intercept=found.intercept,
+        for_it=[listed[i] for i in strongest],
+        against_it=[listed[i] for i in weakest],
+        rest=found.rest(top),
+        n_rest=len(listed) - len(strongest) - len(weakest),
+        map=score_map(model, image, found.label, latent=latent),
+        latent=latent,
+        place=None if gallery is None else _pair(gallery.projection.place(latent[None])[0]),
+    )
+
+
+def _named(model: TextureModel, gallery: Gallery | None, weights: np.ndarray) -> list[DecidingImage]:
+    """Return all support vectors with what is known of them."""
+    if gallery is None:
+        known = [None if i < 0 else str(model.classes[i]) for i in support_classes(model.decision).tolist()]
+        return [DecidingImage(weight, label) for weight, label in zip(weights.tolist(), known, strict=True)]
+    labels = gallery.labels
+    return [
+        DecidingImage(weight, labels[i], gallery.names[i], gallery.pictures[i])
+        for weight, i in zip(weights.tolist(), gallery.support.tolist(), strict=True)
+    ]
+
+
+def _prediction_set(model: TextureModel, predicted: np.ndarray, classes: list[str]) -> list[str] | None:
+    if not model.calibration.held_out:
+        return None
+    (inside,) = model.sets_of(predicted, COVERAGE)
+    return [name for name, there in zip(classes, inside, strict=True) if there]
+
+
+def _entry(image: DecidingImage) -> dict[str, Any]:
+    return {"weight": image.weight, "label": image.label, "name": image.name}
+
+
+def _pair(values: np.ndarray) -> tuple[float, float]:
+    return float(values[0]), float(values[1])

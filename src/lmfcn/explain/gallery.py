@@ -1,0 +1,195 @@
+"""The training images of a model, small, to show beside its predictions: a model itself holds no images."""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from lmfcn.algorithm.encode import encode
+from lmfcn.classifier import LMFCNClassifier
+from lmfcn.data.arrays import as_entries
+from lmfcn.data.collections import ImageCollection
+from lmfcn.data.form import as_collection
+from lmfcn.data.loading import LoadedImages
+from lmfcn.explain.pictures import thumbnail
+from lmfcn.explain.projection import Projection
+from lmfcn.inference.model import TextureModel
+
+_SAME_LATENT = 1e-2
+"""Latents of one image may differ by rounding, in units of their standard deviation; those of two images do by more."""
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """What the training images of a model are called, look like and have become.
+
+    Attributes
+    ----------
+    model : str
+        Fingerprint of the model that the gallery belongs to.
+    names : list of str
+        What the images are called, mostly by their files.
+    classes : list of str
+        The labels of the model as text.
+    numbers : array of int (n,)
+        The class of each image, as a position in `classes`.
+    latents : array (n, phi) of float32
+        In the space in which the kernel measures.
+    support : array of int (n_support,)
+        Which image each support vector of the model is.
+    pictures : list of bytes
+        JPEG files of at most 96 pixels.
+
+    Examples
+    --------
+    >>> from lmfcn import LMFCNClassifier, make_gaussians
+    >>> X, y = make_gaussians(n_per_class=10, size=16, random_state=0)
+    >>> classifier = LMFCNClassifier(epochs=1, latent_dim=4, random_state=0).fit(X, y)
+    >>> gallery = Gallery.of(classifier, X, y)
+    >>> len(gallery), gallery.names[3], gallery.labels[3], gallery.places.shape
+    (20, 'image 3', '0', (20, 2))
+    >>> gallery.nearest(classifier.transform(X[3:4])[0], 1).tolist()
+    [3]
+    """
+
+    model: str
+    names: list[str]
+    classes: list[str]
+    numbers: np.ndarray
+    latents: np.ndarray
+    support: np.ndarray
+    pictures: list[bytes]
+
+    @classmethod
+    def of(
+        cls, classifier: LMFCNClassifier, images: Any, labels: Any = None, names: Any = None, validation: Any = None
+    ) -> "Gallery":
+        """Make the gallery of a fitted classifier.
+
+        Parameters
+        ----------
+        classifier : LMFCNClassifier
+        images, labels
+            The X and y that `fit` was given; a collection may bring its labels.
+        names : sequence of str, optional
+            What to call the images, those of `validation` behind those of `images`; the files of collections by
+            default, else "image 0" and so on.
+        validation : tuple (X, y) or ImageCollection, optional
+            What `fit` was given.
+        """
+        pairs = [(images, labels)]
+        if validation is not None:
+            pairs.append(validation if isinstance(validation, tuple) else (validation, None))
+        parts = [_Part.of(classifier, *pair) for pair in pairs]
+        numbers = np.concatenate([part.numbers for part in parts])
+        default = [name for part in parts for name in part.names]
+        gallery = cls(
+            model=fingerprint_of(classifier.model_),
+            names=[name or f"image {i}" for i, name in enumerate(_check_names(names, default))],
+            classes=[str(label) for label in classifier.classes_.tolist()],
+            numbers=numbers,
+            latents=np.concatenate([part.latents for part in parts]),
+            support=np.asarray(classifier.support_, dtype=np.int64),
+            pictures=[thumbnail(image) for part in parts for image in _each(part.images)],
+        )
+        _check_trained_on(classifier.model_, gallery)
+        return gallery
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def labels(self) -> list[str]:
+        """The label of each image."""
+        return [self.classes[number] for number in self.numbers.tolist()]
+
+    @cached_property
+    def projection(self) -> Projection:
+        """The plane in which the latents of the images differ most; `place` puts those of new images into it."""
+        return Projection.of(self.latents)
+
+    @cached_property
+    def places(self) -> np.ndarray:
+        """The places (n, 2) of the images on that plane."""
+        return self.projection.place(self.latents)
+
+    def nearest(self, latent: np.ndarray, k: int = 1) -> np.ndarray:
+        """Return the k images whose latents are nearest to a latent (phi,), the nearest first."""
+        distances = np.square(self.latents - np.asarray(latent, dtype=np.float32)).sum(axis=1)
+        return np.argsort(distances, kind="stable")[:k]
+
+    def check_belongs_to(self, model: TextureModel) -> None:
+        """Refuse the gallery of another model."""
+        if self.model != fingerprint_of(model) or len(self.support) != len(model.support_latents):
+            raise ValueError(
+                "The gallery belongs to another model; use the one that was written with this model, or none."
+            )
+
+
+def fingerprint_of(model: TextureModel) -> str:
+    """Return 32 hexadecimal digits that depend on every weight and support vector of a model, and on its classes."""
+    digest = hashlib.blake2b(repr((model.classes.tolist(), model.gamma)).encode(), digest_size=16)
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Images with what a gallery says of them; an empty name where there is none."""
+
+    images: LoadedImages
+    numbers: np.ndarray
+    latents: np.ndarray
+    names: list[str]
+
+    @classmethod
+    def of(cls, classifier: LMFCNClassifier, X: Any, y: Any) -> "_Part":
+        model, X = classifier.model_, as_collection(X)
+        images = model.form.load(X)
+        names = X.paths if isinstance(X, ImageCollection) and X.file_of(0) is not None else [""] * len(images)
+        numbers = _numbers(X.labels if y is None and isinstance(X, ImageCollection) else y, model.classes, len(images))
+        latents = model.decision.scale.apply(encode(model.networks, images, model.device))
+        return cls(images, numbers, latents.cpu().numpy().astype(np.float32), names)
+
+
+def _each(images: LoadedImages) -> Iterator[np.ndarray]:
+    return (images[position] for position in range(len(images)))
+
+
+def _numbers(labels: Any, classes: np.ndarray, n_images: int) -> np.ndarray:
+    if labels is None:
+        raise ValueError("labels are missing: a gallery needs those that the classifier was fitted with.")
+    entries = as_entries("labels", labels).tolist()
+    known = {label: number for number, label in enumerate(classes.tolist())}
+    strange = next((label for label in entries if label not in known), None)
+    if strange is not None:
+        raise ValueError(f"labels hold {strange!r}, which the classifier does not know; give those of its training.")
+    if len(entries) != n_images:
+        raise ValueError(f"There must be as many labels as images, got {len(entries)} for {n_images} images.")
+    return np.array([known[label] for label in entries], dtype=np.int64)
+
+
+def _check_names(names: Sequence[str] | None, default: list[str]) -> list[str]:
+    if names is not None and len(names) != len(default):
+        raise ValueError(f"There must be as many names as images, got {len(names)} for {len(default)} images.")
+    return default if names is None else [str(name) for name in names]
+
+
+def _check_trained_on(model: TextureModel, gallery: Gallery) -> None:
+    """Refuse images that the classifier was not fitted on, or in another order: captions would be wrong."""
+    data = model.record.get("data", {})
+    n_images = data.get("n_train", 0) + data.get("n_validation", 0)
+    if n_images == len(gallery):
+        apart = np.abs(gallery.latents[gallery.support] - model.support_latents.cpu().numpy()).max()
+        if apart < _SAME_LATENT:
+            return
+    raise ValueError(
+        f"The classifier was fitted on {n_images} images, and the {len(gallery)} given here are not the same in the"
+        " same order; give what fit was given, with its validation images if it had some."
+    )
