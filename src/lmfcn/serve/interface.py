@@ -67,7 +67,9 @@ def _add_gallery(router: APIRouter, answerer: Answerer) -> None:
             raise Refusal(404, _NO_GALLERY)
         return images
 
-    jpeg: dict[int | str, dict[str, Any]] = {200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}}
+    jpeg: dict[int | str, dict[str, Any]] = {
+        200: {"content": {"image/jpeg": {"schema": {"type": "string", "format": "binary"}}}}
+    }
 
     @router.get("/gallery/{image}", response_class=Response, responses={**problems(400, 403, 404, 422), **jpeg})
     async def training_picture(image: int) -> Response:

@@ -7,11 +7,15 @@ import { getGallery, getModel, keepToken, predict, takeTokenFromAddress } from "
 import { Space } from "./space.js";
 
 const AT_A_TIME = 3;
+const DEPTHS = { uint8: "8-bit", uint16: "16-bit", float: "floating point" };
 
 let model = null;
 let space = null;
 let current = null; // the image that is shown, or about to be
-const batch = new Batch((item) => show(item));
+const batch = new Batch(async (item) => {
+  await show(item);
+  if (current === item && !item.error) byId("answer").focus(); // which also brings it into view
+});
 
 async function begin() {
   try {
@@ -32,7 +36,7 @@ function describe() {
   const channels = { 1: "grey", 3: "RGB" }[model.channels] ?? `${model.channels}-channel`;
   const size = model.size ? `, brought to ${model.size[0]}×${model.size[1]} pixels` : "";
   byId("model-about").textContent =
-    `Tells ${model.classes.length} classes apart: ${listed(model.classes)}. Takes ${channels} images of ${model.pixels}${size}.`;
+    `Tells ${model.classes.length} classes apart: ${listed(model.classes)}. Takes ${DEPTHS[model.pixels]} ${channels} images${size}.`;
   byId("curl").textContent = `curl -F files=@image.png ${new URL("predict", location.href)}`;
 }
 

@@ -20,9 +20,9 @@ export class Space {
     this.support = new Set(gallery.support);
     this.points = gallery.places.map(([x, y]) => [x, -y]); // SVG counts downwards
     this.marks = drawing("g");
-    this.extras = drawing("g");
+    this.extras = drawing("g", { class: "over" });
     this.plot = byId("plot");
-    this.plot.replaceChildren(this.extras, this.marks);
+    this.plot.replaceChildren(this.marks, this.extras);
     this.fresh = null;
     this.chosen = null;
     this.draw();
