@@ -76,7 +76,7 @@ class Answerer:
             n_rest=found.n_rest,
             picture=as_png(picture),
             map=as_png(with_map(picture, found.map.values)),
-            place=found.place,
+            place=None if found.place is None else list(found.place),
             neighbours=self._neighbours(found.latent),
         )
 

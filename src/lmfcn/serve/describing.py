@@ -15,7 +15,7 @@ def model_card(name: str, model: TextureModel, gallery: Gallery | None, limits: 
         classes=[str(label) for label in model.classes.tolist()],
         channels=model.form.channels,
         pixels=model.form.pixels,
-        size=model.form.frame.size,
+        size=None if model.form.frame.size is None else list(model.form.frame.size),
         coverage=COVERAGE if model.calibration.held_out else None,
         n_support=len(model.support_latents),
         n_weights=sum(weights.numel() for weights in model.parameters()),
@@ -37,6 +37,6 @@ def training_images(gallery: Gallery) -> TrainingImages:
         classes=gallery.classes,
         numbers=gallery.numbers.tolist(),
         support=gallery.support.tolist(),
-        places=[(x, y) for x, y in gallery.places.round(4).tolist()],
-        shares=gallery.projection.shares,
+        places=gallery.places.round(4).tolist(),
+        shares=list(gallery.projection.shares),
     )

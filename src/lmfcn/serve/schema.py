@@ -6,7 +6,8 @@ from pydantic import BaseModel, Field
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 Address = Annotated[str, Field(description="The picture itself, as data:image/...;base64,...")]
-Place = Annotated[tuple[float, float], Field(description="Where the image lies on the plane of the training images.")]
+Two = Field(min_length=2, max_length=2)
+Place = Annotated[list[float], Two, Field(description="Where the image lies on the plane of the training images.")]
 
 
 class FileProblem(BaseModel):
@@ -88,7 +89,9 @@ class ModelCard(BaseModel):
     classes: list[str]
     channels: int
     pixels: str = Field(description="uint8, uint16 or float.")
-    size: tuple[int, int] | None = Field(description="Height and width that images are brought to; null: as they are.")
+    size: Annotated[list[int], Two] | None = Field(
+        description="Height and width that images are brought to; null: as they are."
+    )
     coverage: Probability | None = Field(description="Share of images whose class is in their prediction set.")
     n_support: int
     n_weights: int
@@ -105,7 +108,7 @@ class TrainingImages(BaseModel):
     numbers: list[int] = Field(description="The class of each image, as a position in `classes`.")
     support: list[int] = Field(description="Which images are support vectors.")
     places: list[Place]
-    shares: tuple[float, float] = Field(description="Shares of the latents' variance that the two axes show.")
+    shares: Annotated[list[float], Two] = Field(description="Shares of the latents' variance that the two axes show.")
 
 
 class Health(BaseModel):
