@@ -3,11 +3,13 @@
 import socket
 import sys
 
+import httpx
 import pytest
 
 from lmfcn.cli import main
 from lmfcn.explain.gallery_file import load_gallery
 from lmfcn.serve import running
+from serving import running as serving
 
 
 @pytest.fixture
@@ -63,8 +65,8 @@ def test_what_cannot_be_served_ends_with_one_sentence(serve, fitted, tmp_path):
             ([fitted.path, "--gallery", fitted.path], "is not a file of the kind 'lmfcn gallery'"),
             ([fitted.path, "--token", "short"], "A token needs at least 8 printable ASCII characters"),
             ([fitted.path, "--port", port], f"Cannot listen on 127.0.0.1, port {port}: Address already in use"),
-            ([fitted.path, "--port", 70000], "70000 is not in the range"),
-            ([fitted.path, "--max-files", 0], "0 is not in the range"),
+            ([fitted.path, "--port", 70000], "--port"),
+            ([fitted.path, "--max-files", 0], "--max-files"),
         ]:
             code, _, err, served = serve(*arguments)
             assert (code, served) == (2, [])
@@ -80,14 +82,13 @@ def test_missing_packages_are_named(serve, fitted, monkeypatch):
 
 
 def test_limits_and_names_reach_the_application(serve, fitted):
-    from starlette.testclient import TestClient
-
     options = ["--max-files", 3, "--max-megabytes", 2, "--max-megapixels", 0.5, "--allow-host", "lab.example"]
     _, _, _, ((app, _, _),) = serve(fitted.path, "--port", 0, *options)
-    client = TestClient(app, base_url="http://lab.example")
-    limits = client.get("/model").json()["limits"]
+    with serving(app) as address:
+        limits = httpx.get(f"{address}model", headers={"Host": "lab.example"}).json()["limits"]
+        refused = httpx.get(f"{address}model", headers={"Host": "evil.example"})
     assert limits == {"files": 3, "file_bytes": 2_000_000, "request_bytes": 8_000_000, "pixels": 500_000}
-    assert client.get("/model", headers={"Host": "evil.example"}).status_code == 400
+    assert refused.status_code == 400
 
 
 def test_loopback_is_recognised():

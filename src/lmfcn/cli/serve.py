@@ -55,6 +55,7 @@ def serve(
             _tell(images, token, local=local)
         typer.echo(f"{model.name} is at {address} (Ctrl-C ends it)")
         running.run(app, listening, open_at=address if open_browser else None)
+    typer.echo("Stopped.")
 
 
 def _check_token(token: str | None) -> None:

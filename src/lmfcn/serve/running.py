@@ -3,6 +3,7 @@
 import os
 import socket
 import webbrowser
+from contextlib import suppress
 from dataclasses import replace
 from ipaddress import ip_address
 
@@ -66,4 +67,5 @@ def run(app: FastAPI, listening: socket.socket, *, open_at: str | None = None) -
     )
     if open_at is not None:
         webbrowser.open(open_at)  # the socket listens already, so nothing comes too early
-    uvicorn.Server(config).run(sockets=[listening])
+    with suppress(KeyboardInterrupt):  # the way to end it
+        uvicorn.Server(config).run(sockets=[listening])
