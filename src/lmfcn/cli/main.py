@@ -8,8 +8,10 @@ from rich.console import Console
 from rich.markup import escape
 
 from lmfcn import __version__
+from lmfcn.cli.audit import audit
 from lmfcn.cli.compare import compare
 from lmfcn.cli.demo import demo
+from lmfcn.cli.explain import explain
 from lmfcn.cli.inspect import inspect
 from lmfcn.cli.serve import serve
 
@@ -38,6 +40,8 @@ def _options(
 
 app.command()(demo)
 app.command()(inspect)
+app.command()(audit)
+app.command()(explain)
 app.command()(compare)
 app.command()(serve)
 

@@ -36,10 +36,10 @@ def as_pillow(picture: np.ndarray) -> Image.Image:
     return Image.fromarray(picture[..., 0] if picture.shape[2] == 1 else picture)
 
 
-def thumbnail(image: np.ndarray) -> bytes:
-    """Return a small JPEG file of an image (height, width, channels)."""
+def thumbnail(image: np.ndarray, side: int = THUMBNAIL) -> bytes:
+    """Return a small JPEG file of an image (height, width, channels), its longer side at most `side` pixels."""
     small = as_pillow(picture_of(image))
-    small.thumbnail((THUMBNAIL, THUMBNAIL))
+    small.thumbnail((side, side))
     buffer = io.BytesIO()
     small.save(buffer, format="JPEG", quality=_QUALITY)
     return buffer.getvalue()

@@ -1,0 +1,75 @@
+"""How many planted wrong labels an audit finds, by the latents that it rests on.
+
+python benchmarks/audit.py FOLDER --images 50 --seeds 0 1 2
+
+Takes some images of every class of a folder of class folders, grey and 64x64, and gives 5 % of all images a wrong label
+drawn at random; then trains LMFCN on what it is given, as `lmfcn audit` does. Prints a line of JSON per seed and kind of
+latents: the share of the wrong labels that are among the first 5 % and 10 % of the ranking, and how many labels the audit
+calls doubtful. "quick" is `lmfcn audit --quick`: an untrained network, without any training; --quick measures only that.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+
+import numpy as np
+
+from lmfcn import LMFCNClassifier
+from lmfcn.baselines.network_svm import RandomFCN
+from lmfcn.data.sources import open_collection
+from lmfcn.explain.audit import audit
+
+SHARE_WRONG = 0.05
+
+
+def plant(folder: str, n_images: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return images, labels of which some are wrong, and which ones are."""
+    images = open_collection(folder, color="grey").resized(64)
+    random = np.random.default_rng(seed)
+    classes = np.unique(images.labels)
+    chosen = [random.permutation(np.flatnonzero(images.labels == label))[:n_images] for label in classes]
+    images = images[np.sort(np.concatenate(chosen))]
+    labels = images.labels.copy()
+    wrong = random.permutation(len(labels))[: round(SHARE_WRONG * len(labels))]
+    for position in wrong:
+        labels[position] = random.choice(classes[classes != images.labels[position]])
+    return images.to_array(), labels, wrong
+
+
+def latents_by_kind(X: np.ndarray, y: np.ndarray, seed: int, *, quick: bool) -> Iterator[tuple[str, np.ndarray]]:
+    untrained = RandomFCN(pooling="all", first_filters="decorrelated", random_state=seed)
+    yield "quick", untrained.fit(X, y).transform(X)
+    if quick:
+        return
+    classifier = LMFCNClassifier(random_state=seed).fit(X, y)
+    latents, n_untrained = classifier.transform(X), classifier.model_.members[0].n_latents
+    yield "untrained part of the model", latents[:, :n_untrained]
+    yield "trained part of the model", latents[:, n_untrained:]
+    yield "whole model", latents
+
+
+def measure(latents: np.ndarray, y: np.ndarray, wrong: np.ndarray) -> dict[str, float]:
+    found = audit(latents, y)
+    recall = {
+        f"found_in_first_{share:.0%}": float(np.isin(wrong, found.order[: round(share * len(y))]).mean())
+        for share in (0.05, 0.1)
+    }
+    called = np.isin(found.suspects, wrong)
+    return {**recall, "suspects": len(called), "wrong_among_suspects": int(called.sum()), "wrong": len(wrong)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    parser.add_argument("--images", type=int, default=50)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--quick", action="store_true")
+    arguments = parser.parse_args()
+    for seed in arguments.seeds:
+        X, y, wrong = plant(arguments.folder, arguments.images, seed)
+        for kind, latents in latents_by_kind(X, y, seed, quick=arguments.quick):
+            print(json.dumps({"seed": seed, "latents": kind, **measure(latents, y, wrong)}), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""`lmfcn audit`: which training images are likely mislabelled or there twice."""
+
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+if TYPE_CHECKING:
+    from lmfcn.data.collections import ImageCollection
+    from lmfcn.explain.audit_table import Audited
+
+_SHOWN = 10
+
+
+def audit(
+    data: Annotated[Path, typer.Argument(help="Folder of class folders, table (.csv, .tsv), list (.txt) or .npz.")],
+    model: Annotated[Path | None, Option(help="Model to encode the images with; else one is trained.")] = None,
+    output: Annotated[Path, Option("--output", "-o", help="Folder for audit.html and audit.csv.")] = Path("audit"),
+    size: Annotated[int | None, Option(min=8, metavar="PIXELS", help="Side to bring all images to.")] = None,
+    color: Annotated[str, Option(help="keep, grey or rgb: for images of mixed kinds.")] = "keep",
+    seed: Annotated[int, Option(min=0, help="Of the training: same seed, same result.")] = 0,
+    quick: Annotated[
+        bool, Option("--quick", help="Untrained network: seconds instead of minutes, finds less.")
+    ] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bars.")] = False,
+) -> None:
+    """Find training images that are likely mislabelled or there twice.
+
+    Every image is judged by support vector machines that have not learnt from it; groups stay together. Ends with code
+    0 whatever it finds.
+    """
+    from lmfcn.explain.audit import audit as look_at
+    from lmfcn.explain.audit_latents import latents_for_audit
+    from lmfcn.explain.audit_table import Audited, write_audit_table
+
+    if quick and model is not None:
+        raise ValueError("--quick takes the untrained network, --model yours; give one of them.")
+    images = _open(data, size, color, framed_by_model=model is not None)
+    output.mkdir(parents=True, exist_ok=True)
+    latents, origin = latents_for_audit(images, model, seed, quick=quick, verbose=not quiet)
+    found = look_at(latents, images.labels, images.groups, verbose=not quiet)
+    audited = Audited(found, images.paths, origin)
+    write_audit_table(audited, output / "audit.csv")
+    _tell(audited)
+    typer.echo(f"Table: {output / 'audit.csv'}\n{_write_report(audited, images, output / 'audit.html')}")
+
+
+def _open(data: Path, size: int | None, color: str, *, framed_by_model: bool) -> "ImageCollection":
+    from lmfcn.data.sources import open_collection
+    from lmfcn.parameters import check_choice
+
+    check_choice("--color", color, ("keep", "grey", "rgb"))
+    if framed_by_model and (size is not None or color != "keep"):
+        raise ValueError("--size and --color are for a new training; a model brings images to its own form.")
+    images = open_collection(data, color=color)
+    if images.labels is None:
+        raise ValueError(f"{data} has no labels; an audit needs the class of every image.")
+    return images if size is None else images.resized(size)
+
+
+def _tell(audited: "Audited") -> None:
+    from lmfcn.explain.audit_table import doubts
+
+    found = audited.found
+    suspects = found.suspects.tolist()
+    typer.echo(f"{len(found)} images, {len(suspects)} doubtful labels, {len(found.twins)} near-identical pairs")
+    for rank, position in enumerate(suspects[:_SHOWN], start=1):
+        label = found.classes[found.numbers[position]]
+        typer.echo(f"{rank:3d}. {audited.names[position]}, labelled {label}: {'; '.join(doubts(audited, position))}")
+    if len(suspects) > _SHOWN:
+        typer.echo(f"     ... and {len(suspects) - _SHOWN} more")
+
+
+def _write_report(audited: "Audited", images: "ImageCollection", path: Path) -> str:
+    """Write the page and return what to say about it; without the packages for it, the table is there all the same."""
+    from lmfcn.report import audit_report_writer
+
+    try:
+        write_audit_report = audit_report_writer()
+    except ImportError as error:
+        return str(error)
+    write_audit_report(audited, images, shlex.join(["lmfcn", *sys.argv[1:]]), path)
+    return f"Report: {path}"

@@ -1,0 +1,37 @@
+"""The latents that an audit rests on: of a model, of one that is trained for it, or of the untrained network."""
+
+from pathlib import Path
+
+import numpy as np
+
+from lmfcn.baselines.network_svm import RandomFCN
+from lmfcn.classifier import LMFCNClassifier
+from lmfcn.data.collections import ImageCollection
+from lmfcn.inference.files import load
+
+
+def latents_for_audit(
+    images: ImageCollection, model: Path | None = None, seed: int = 0, *, quick: bool = False, verbose: bool = False
+) -> tuple[np.ndarray, str]:
+    """Return latents (n, phi) of labelled images, and a sentence about where they come from.
+
+    Parameters
+    ----------
+    images : ImageCollection
+    model : Path, optional
+        File of a fitted model; without one, a model is trained on the images.
+    seed : int
+    quick : bool
+        Take the untrained network, which knows no labels, and train nothing.
+    verbose : bool
+        Show progress.
+    """
+    if model is not None:
+        return load(model).transform(images), f"The images were encoded by the model {model}."
+    if quick:
+        untrained = RandomFCN(pooling="all", first_filters="decorrelated", random_state=seed, verbose=verbose)
+        return untrained.fit(images).transform(images), "The images were encoded by an untrained network."
+    trained = LMFCNClassifier(random_state=seed, verbose=verbose).fit(images)
+    return trained.transform(
+        images
+    ), "The images were encoded by a model that was trained on them as they are labelled."

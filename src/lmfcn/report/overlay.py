@@ -1,0 +1,70 @@
+"""A map of the decision value laid over its image. Needs no more than Pillow."""
+
+import io
+from dataclasses import dataclass
+
+import numpy as np
+from PIL import Image
+
+from lmfcn.explain.explanation import Explanation
+from lmfcn.explain.pictures import as_pillow, picture_of
+
+FOR, AGAINST = "#D55E00", "#0072B2"
+"""Orange and blue of Okabe and Ito, which colour-blind readers can tell apart."""
+
+SMALLEST_SIDE = 256
+_OPACITY = 0.7
+_QUANTILE = 0.99
+
+
+@dataclass(frozen=True)
+class Explained:
+    """An image with its name, its explanation, and its overlay as a PNG file."""
+
+    name: str
+    image: np.ndarray
+    found: Explanation
+    overlay: bytes
+
+    @classmethod
+    def of(cls, name: str, image: np.ndarray, found: Explanation) -> "Explained":
+        """Draw the overlay of an explanation."""
+        return cls(name, image, found, overlay(image, found.map.values))
+
+
+def overlay(image: np.ndarray, values: np.ndarray) -> bytes:
+    """Return a PNG file of an image in grey with a map over it: orange for the class, blue against it.
+
+    The strongest colour is that of the largest values of either sign; where the map is near 0 the image shows through.
+    Small images are enlarged by a whole factor.
+
+    Parameters
+    ----------
+    image : array (height, width, channels)
+    values : array (height, width)
+    """
+    height, width = values.shape
+    factor = max(1, -(-SMALLEST_SIDE // min(height, width)))
+    size = (width * factor, height * factor)
+    grey = as_pillow(picture_of(image)).convert("L").resize(size, Image.Resampling.NEAREST)
+    smooth = Image.fromarray(values.astype(np.float32)).resize(size, Image.Resampling.BILINEAR)
+    blended = _blend(np.asarray(grey, dtype=np.float64), np.asarray(smooth) / color_limit(values))
+    buffer = io.BytesIO()
+    Image.fromarray(blended).save(buffer, format="PNG", optimize=True)
+    return buffer.getvalue()
+
+
+def color_limit(values: np.ndarray) -> float:
+    """Return the size of a value from which on the colour of the overlay gets no stronger."""
+    return float(max(np.quantile(np.abs(values), _QUANTILE), 1e-12))
+
+
+def _blend(grey: np.ndarray, strength: np.ndarray) -> np.ndarray:
+    """Mix grey pixels (h, w) with the colours of strengths (h, w) from -1 to 1; return uint8 (h, w, 3)."""
+    share = _OPACITY * np.abs(strength).clip(max=1.0)[..., None]
+    colors = np.where(strength[..., None] > 0, _rgb(FOR), _rgb(AGAINST))
+    return np.rint((1 - share) * grey[..., None] + share * colors).astype(np.uint8)
+
+
+def _rgb(color: str) -> np.ndarray:
+    return np.array([int(color[start : start + 2], 16) for start in (1, 3, 5)], dtype=np.float64)
