@@ -13,7 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from lmfcn.data.images import ImageError, probe_image, read_image
+from lmfcn.data.images import (
+    ImageError,
+    TooManyPixelsError,
+    UnknownFormatError,
+    decode_image,
+    probe_content,
+    probe_image,
+    read_image,
+)
 
 
 def picture(random, channels=3, dtype=np.uint8, height=12, width=17):
@@ -255,6 +263,34 @@ def test_absurdly_large_images_are_refused_before_decoding(png, tmp_path):
     (tmp_path / "deep.png").write_bytes(deep[:16] + struct.pack(">II", 2**31, 2**31) + deep[24:])
     with pytest.raises(ImageError, match=r"deep\.png: claims 2147483648x2147483648 pixels"):
         read_image(tmp_path / "deep.png")
+
+
+def test_a_tiff_block_that_unpacks_to_more_than_its_pixels_is_refused(tmp_path):
+    tifffile.imwrite(tmp_path / "good.tif", np.zeros((64, 64), np.uint8), compression="zlib")
+    content = (tmp_path / "good.tif").read_bytes()
+    with tifffile.TiffFile(tmp_path / "good.tif") as tiff:
+        places = {name: tiff.pages[0].tags[name].valueoffset for name in ("StripOffsets", "StripByteCounts")}
+    packed = zlib.compress(bytes(10_000_000))
+    bomb = bytearray(content + packed)
+    for name, value in (("StripOffsets", len(content)), ("StripByteCounts", len(packed))):
+        width = 4 if name == "StripOffsets" else 2
+        bomb[places[name] : places[name] + width] = value.to_bytes(width, "little")
+    with pytest.raises(ImageError, match=r"bomb\.tif: .*a block of pixel data is larger than it should be"):
+        decode_image(bytes(bomb), "bomb.tif")
+    assert decode_image(content, "good.tif").shape == (64, 64, 1)
+
+
+def test_content_is_read_as_files_are_and_the_kind_of_error_tells_what_is_wrong(png):
+    content = png.read_bytes()
+    assert np.array_equal(decode_image(content, "a.png"), read_image(png))
+    assert probe_content(content, "a.png") == probe_image(png)
+    for read in (decode_image, probe_content):
+        with pytest.raises(UnknownFormatError, match=r"a\.eps: is not an image of a known format"):
+            read(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 16 16\n", "a.eps")
+        with pytest.raises(TooManyPixelsError, match=r"a\.png: claims 12x17 pixels"):
+            read(content, "a.png", max_pixels=100)
+        with pytest.raises(ImageError, match=r"a\.png: is empty"):
+            read(b"", "a.png")
 
 
 def test_pixels_that_cannot_be_used_are_refused(tmp_path):

@@ -18,6 +18,7 @@ from lmfcn.cli.info import info
 from lmfcn.cli.inspect import inspect
 from lmfcn.cli.predict import predict
 from lmfcn.cli.reproduce import reproduce
+from lmfcn.cli.serve import serve
 from lmfcn.cli.train import train
 
 _EPILOG = (
@@ -61,6 +62,7 @@ app.command(short_help="Predict the classes of any number of images.")(predict)
 app.command(short_help="Show why: deciding images, and where.")(explain)
 app.command(short_help="Compare with other methods on your images.")(compare)
 app.command(short_help="Reproduce the paper's tables and figures.")(reproduce)
+app.command(short_help="Open a page in your browser that predicts and explains.")(serve)
 app.command(short_help="Write a model as ONNX, or for torch.")(export)
 app.command(short_help="Tell what a model is and where it comes from.")(info)
 

@@ -19,8 +19,12 @@ from lmfcn.data.tiff import is_tiff, read_tiff, tiff_shape
 LARGEST_IMAGE = 175_000_000
 """Pixels; a file that claims more is refused before it is decoded, since it may be a decompression bomb."""
 
+_FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM")
+"""What Pillow may try; others of its formats call external programs, and strangers may send them."""
+
 _KEPT_MODES = {"L": "uint8", "RGB": "uint8", "I;16": "uint16", "I;16L": "uint16", "I;16B": "uint16", "F": "float"}
 _GREY_MODES = {"1", "LA", "La"}
+_EMPTY = "is empty (0 bytes)"
 
 
 class ImageError(ValueError):
@@ -39,6 +43,14 @@ class ImageError(ValueError):
 
     def __reduce__(self) -> tuple[type, tuple[str, str]]:
         return type(self), (self.path, self.reason)
+
+
+class UnknownFormatError(ImageError):
+    """A file that is no image of a format that can be read."""
+
+
+class TooManyPixelsError(ImageError):
+    """An image with more pixels than are allowed."""
 
 
 class CollectionError(ValueError):
@@ -92,10 +104,16 @@ def read_image(path: str | Path, *, max_pixels: int = LARGEST_IMAGE) -> np.ndarr
     ImageError
         Names the file and what is wrong with it.
     """
-    data = _open_file(path, lambda file: file.read())
-    image = _explain(path, lambda: _decode(data, max_pixels))
+    return decode_image(_open_file(path, lambda file: file.read()), path, max_pixels=max_pixels)
+
+
+def decode_image(data: bytes, name: str | Path, *, max_pixels: int = LARGEST_IMAGE) -> np.ndarray:
+    """Do as `read_image` does with the content of a file; errors call it by `name`."""
+    if not data:
+        raise ImageError(name, _EMPTY)
+    image = _explain(name, lambda: _decode(data, max_pixels))
     if image.dtype == np.float32 and not np.isfinite(image).all():
-        raise ImageError(path, "has NaN or infinite pixels")
+        raise ImageError(name, "has NaN or infinite pixels")
     return image
 
 
@@ -104,11 +122,19 @@ def probe_image(path: str | Path, *, max_pixels: int = LARGEST_IMAGE) -> ImageIn
     return _open_file(path, lambda file: _explain(path, lambda: _probe(file, max_pixels)))
 
 
+def probe_content(data: bytes, name: str | Path, *, max_pixels: int = LARGEST_IMAGE) -> ImageInfo:
+    """Do as `probe_image` does with the content of a file; errors call it by `name`."""
+    if not data:
+        raise ImageError(name, _EMPTY)
+    with io.BytesIO(data) as file:
+        return _explain(name, lambda: _probe(file, max_pixels))
+
+
 def _open_file(path: str | Path, use: Callable[[Any], Any]) -> Any:
     try:
         with open(path, "rb") as file:
             if not file.read(1):
-                raise ImageError(path, "is empty (0 bytes)")
+                raise ImageError(path, _EMPTY)
             file.seek(0)
             return use(file)
     except FileNotFoundError as error:
@@ -123,12 +149,14 @@ def _explain(path: str | Path, use: Callable[[], Any]) -> Any:
     """Turn whatever a decoder raises into one sentence about the file."""
     try:
         return use()
+    except _TooLargeError as error:
+        raise TooManyPixelsError(path, str(error)) from error
     except _RefusedError as error:
         raise ImageError(path, str(error)) from error
     except UnidentifiedImageError as error:
-        raise ImageError(path, "is not an image of a known format") from error
+        raise UnknownFormatError(path, "is not an image of a known format") from error
     except Image.DecompressionBombError as error:
-        raise ImageError(path, "claims more pixels than any image here may have") from error
+        raise TooManyPixelsError(path, "claims more pixels than any image here may have") from error
     except MemoryError as error:
         raise ImageError(path, "does not fit into memory") from error
     # Decoders raise nearly anything on damaged data, and all of it means the same to the user.
@@ -141,6 +169,10 @@ class _RefusedError(Exception):
     """The file may be sound, but it is not for us."""
 
 
+class _TooLargeError(Exception):
+    """The header claims too many pixels."""
+
+
 def _decode(data: bytes, max_pixels: int) -> np.ndarray:
     if is_tiff(data):
         with io.BytesIO(data) as file:
@@ -151,7 +183,7 @@ def _decode(data: bytes, max_pixels: int) -> np.ndarray:
     elif (size := deep_colour_png_size(data)) is not None:
         _check_size(*size, max_pixels)
         return read_deep_colour_png(data)
-    with Image.open(io.BytesIO(data)) as picture:
+    with Image.open(io.BytesIO(data), formats=_FORMATS) as picture:
         _check_size(picture.height, picture.width, max_pixels)
         return _to_array(ImageOps.exif_transpose(picture))
 
@@ -165,7 +197,7 @@ def _probe(file: Any, max_pixels: int) -> ImageInfo:
     elif (size := deep_colour_png_size(start)) is not None:
         info = ImageInfo(*size, 1 if start[25] == 4 else 3, "uint16", "PNG")
     else:
-        with Image.open(file) as picture:
+        with Image.open(file, formats=_FORMATS) as picture:
             turned = picture.getexif().get(0x0112, 1) >= 5
             height, width = picture.size if turned else picture.size[::-1]
             mode = picture.mode
@@ -178,7 +210,7 @@ def _probe(file: Any, max_pixels: int) -> ImageInfo:
 
 def _check_size(height: int, width: int, max_pixels: int) -> None:
     if height * width > max_pixels:
-        raise _RefusedError(f"claims {height}x{width} pixels, more than the {max_pixels} allowed")
+        raise _TooLargeError(f"claims {height}x{width} pixels, more than the {max_pixels} allowed")
 
 
 def _to_array(picture: Image.Image) -> np.ndarray:

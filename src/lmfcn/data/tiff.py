@@ -1,5 +1,7 @@
 """TIFF files: 8 and 16 bits, floating point, many channels, strips and tiles."""
 
+import lzma
+import zlib
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,13 @@ import tifffile
 _STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _GREY_OR_COLOUR = {0, 1, 2}  # white is zero, black is zero, RGB; the rest is left to Pillow
 _KINDS = {"u1": "uint8", "u2": "uint16", "f2": "float", "f4": "float", "f8": "float", "b1": "uint8"}
+_UNPACKERS: dict[int, Any] = {  # by the number of the compression
+    8: zlib.decompressobj,
+    32946: zlib.decompressobj,
+    50013: zlib.decompressobj,
+    34925: lzma.LZMADecompressor,
+}
+_PADDING = 2  # blocks may be this many times as large as their pixels
 _ORIENTATION, _FIRST_TURNED = 274, 5
 
 
@@ -38,6 +47,7 @@ def read_tiff(file: Any) -> np.ndarray | None:
         page, series = _first_page(tiff), tiff.series[0]
         if page.photometric not in _GREY_OR_COLOUR:
             return None
+        _check_packed(file, series)
         try:
             image = series.asarray()
         except ValueError as error:
@@ -51,6 +61,19 @@ def read_tiff(file: Any) -> np.ndarray | None:
         image = _channels_last(image, series.axes)
         image = image[..., : image.shape[2] - _n_alpha(page)]
         return np.ascontiguousarray(_turn(_usual_pixels(image, inverted=page.photometric == 0), _orientation(page)))
+
+
+def _check_packed(file: Any, series: Any) -> None:
+    """Refuse blocks that unpack to more than they should; without imagecodecs nothing else would stop them."""
+    for page in series.pages:
+        unpacker = _UNPACKERS.get(int(page.compression)) if page is not None else None
+        if unpacker is None:
+            continue
+        limit = _PADDING * int(np.prod(page.chunks, dtype=np.int64)) * page.dtype.itemsize
+        for offset, count in zip(page.dataoffsets, page.databytecounts, strict=True):
+            file.seek(offset)
+            if len(unpacker().decompress(file.read(count), limit + 1)) > limit:
+                raise ValueError("a block of pixel data is larger than it should be")
 
 
 def _first_page(tiff: tifffile.TiffFile) -> Any:

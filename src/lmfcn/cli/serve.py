@@ -1,0 +1,103 @@
+"""`lmfcn serve`: a fitted model as a page in the browser."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer import Option
+
+if TYPE_CHECKING:
+    from lmfcn.explain.gallery import Gallery
+    from lmfcn.inference.model import TextureModel
+    from lmfcn.serve.limits import Limits
+
+_SHORTEST_TOKEN = 8
+_FILES_OF_A_REQUEST = 4  # as large as they may be; smaller ones can be more
+
+
+def serve(
+    model: Annotated[Path, typer.Argument(help="File of a fitted model, such as model.lmfcn.")],
+    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
+    host: Annotated[str, Option(help="Where to listen; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    token: Annotated[
+        str | None, Option(envvar="LMFCN_TOKEN", show_envvar=True, help="Secret that requests must bring.")
+    ] = None,
+    gallery: Annotated[Path | None, Option(help="Training images to show; those beside MODEL by default.")] = None,
+    allow_host: Annotated[list[str] | None, Option(metavar="NAME", help="Another name of this server.")] = None,
+    max_files: Annotated[int, Option(min=1, help="Images in one request.")] = 200,
+    max_megabytes: Annotated[float, Option(min=0.001, help="Of one file; a request may have four times as many.")] = 32,
+    max_megapixels: Annotated[float | None, Option(min=0.001, help="Of one image: 50, or 4 if sizes vary.")] = None,
+    open_browser: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Print the address, nothing else.")] = False,
+) -> None:
+    """Show a model as a page in the browser, and answer the same questions as JSON.
+
+    Drop images on the page, or paste one: it shows probabilities, the training images that decide, where in the image
+    the decision comes from, and its place among the training images. Only this machine can reach it unless --host
+    says otherwise. No image is kept. Ctrl-C ends it.
+    """
+    from lmfcn.inference.files import load
+    from lmfcn.serve import server
+
+    running = server()
+    from lmfcn.serve.app import make_app
+
+    _check_token(token)
+    local = running.is_loopback(host)
+    fitted = load(model)
+    images = _load_gallery(model, gallery, fitted)
+    limits = running.share_cores(_limits(fitted, max_files, max_megabytes, max_megapixels))
+    app = make_app(fitted, images, limits, token, _hosts(host, allow_host or [], local=local))
+    app.title = model.name
+    with running.listen(host, port) as listening:
+        address = running.address_of(listening)
+        if not quiet:
+            _tell(images, token, local=local)
+        typer.echo(f"{model.name} is at {address} (Ctrl-C ends it)")
+        running.run(app, listening, open_at=address if open_browser else None)
+    typer.echo("Stopped.")
+
+
+def _check_token(token: str | None) -> None:
+    if token is not None and not (len(token) >= _SHORTEST_TOKEN and token.isascii() and token.isprintable()):
+        raise ValueError(f"A token needs at least {_SHORTEST_TOKEN} printable ASCII characters; choose a longer one.")
+
+
+def _load_gallery(model_path: Path, path: Path | None, model: "TextureModel") -> "Gallery | None":
+    """Return the given gallery, or the one beside the model, if there is one."""
+    from lmfcn.explain.gallery_file import gallery_path, load_gallery
+
+    beside = gallery_path(model_path)
+    if path is None and not beside.exists():
+        return None
+    return load_gallery(path or beside, model)
+
+
+def _limits(model: "TextureModel", files: int, megabytes: float, megapixels: float | None) -> "Limits":
+    from lmfcn.serve.limits import MEGABYTE, MEGAPIXEL, Limits, default_pixels
+
+    file_bytes = int(megabytes * MEGABYTE)
+    pixels = default_pixels(model.form) if megapixels is None else int(megapixels * MEGAPIXEL)
+    return Limits(file_bytes=file_bytes, request_bytes=_FILES_OF_A_REQUEST * file_bytes, files=files, pixels=pixels)
+
+
+def _hosts(host: str, others: list[str], *, local: bool) -> list[str] | None:
+    """Return the names under which to answer; on a network, where names are not known, any unless some are given."""
+    from lmfcn.serve.guard import LOOPBACK
+
+    if not local and not others:
+        return None
+    return [*LOOPBACK, f"[{host}]" if ":" in host else host, *others]
+
+
+def _tell(gallery: "Gallery | None", token: str | None, *, local: bool) -> None:
+    if gallery is None:
+        typer.echo("No gallery beside the model: the page shows no training images.")
+    else:
+        typer.echo(f"{len(gallery)} training images to look at.")
+    if not local and token is None:
+        typer.echo(
+            "Warning: everyone who can reach this machine can use the model and see its images; set --token.", err=True
+        )
+    if token is not None:
+        typer.echo("The page asks for the token.")

@@ -1,0 +1,66 @@
+// The answer for one image: probabilities, prediction set, pictures, deciding images.
+
+import { byId, element, percent, signed } from "./dom.js";
+
+const MOST_BARS = 12;
+
+export function showAnswer(answer, coverage) {
+  const best = answer.probabilities[answer.label];
+  byId("answer-name").textContent = answer.name;
+  byId("answer-title").textContent = `${answer.label}, ${percent(best)}`;
+  showProbabilities(answer.probabilities);
+  byId("prediction-set").textContent = describeSet(answer.prediction_set, coverage);
+  showReasons(answer);
+  byId("answer").hidden = false;
+}
+
+function showProbabilities(probabilities) {
+  const entries = Object.entries(probabilities).sort((a, b) => b[1] - a[1]);
+  const list = byId("probabilities");
+  list.replaceChildren();
+  for (const [label, share] of entries.slice(0, MOST_BARS)) {
+    const fill = element("div", { className: "fill" });
+    fill.style.width = `${100 * share}%`;
+    const track = element("dd", { className: "track" }, fill);
+    track.setAttribute("aria-hidden", "true");
+    list.append(element("dt", { textContent: label }), track, element("dd", { textContent: percent(share) }));
+  }
+  if (entries.length > MOST_BARS) {
+    list.append(element("dt", { textContent: `and ${entries.length - MOST_BARS} more` }));
+  }
+}
+
+function describeSet(labels, coverage) {
+  if (labels === null) return "The model was fitted without held-out images, so it can promise no prediction set.";
+  const sure = percent(coverage).replace(".0 ", " ");
+  if (labels.length === 1) return `Only ${labels[0]} cannot be ruled out (prediction set that holds the true class in ${sure} of cases).`;
+  return `Cannot be ruled out: ${labels.join(", ")} (prediction set that holds the true class in ${sure} of cases).`;
+}
+
+function showReasons({ label, reasons }) {
+  byId("picture").src = reasons.picture;
+  byId("map").src = reasons.map;
+  byId("map").alt = `Map over the image: orange speaks for ${label}, blue against it`;
+  byId("sum").textContent =
+    `Decision value for ${label}: ${signed(reasons.value)}. It is the sum of the weights below, ` +
+    `${signed(reasons.rest)} of ${reasons.n_rest} other training images, and a constant of ${signed(reasons.intercept)}.`;
+  const strongest = Math.max(...[...reasons.in_favour, ...reasons.against].map((image) => Math.abs(image.weight)));
+  showTiles("in-favour", `For ${label}`, reasons.in_favour, strongest);
+  showTiles("against", `Against ${label}`, reasons.against, strongest);
+}
+
+function showTiles(id, title, images, strongest) {
+  byId(`${id}-title`).textContent = images.length ? title : `${title}: none`;
+  byId(id).replaceChildren(...images.map((image) => tile(image, strongest)));
+}
+
+function tile(image, strongest) {
+  const bar = element("span", { className: "weight" });
+  bar.style.width = `${(100 * Math.abs(image.weight)) / strongest}%`;
+  const caption = element("figcaption", {}, bar, element("span", { className: "label", textContent: signed(image.weight) }));
+  if (image.label !== null) caption.append(` ${image.label}`);
+  if (image.name !== null) caption.append(element("span", { className: "file", textContent: image.name.split("/").pop(), title: image.name }));
+  const figure = element("figure", {}, caption);
+  if (image.picture) figure.prepend(element("img", { src: image.picture, alt: `Training image of ${image.label}` }));
+  return element("li", {}, figure);
+}

@@ -1,0 +1,162 @@
+// What the page does: take images, ask the server, show what it says.
+
+import { showAnswer } from "./answer.js";
+import { Batch } from "./batch.js";
+import { byId, element, percent } from "./dom.js";
+import { getGallery, getModel, keepToken, predict, takeTokenFromAddress } from "./server.js";
+import { Space } from "./space.js";
+
+const AT_A_TIME = 3;
+const DEPTHS = { uint8: "8-bit", uint16: "16-bit", float: "floating point" };
+
+let model = null;
+let space = null;
+let current = null; // the image that is shown, or about to be
+const batch = new Batch(async (item) => {
+  await show(item);
+  if (current === item && !item.error) byId("answer").focus(); // which also brings it into view
+});
+
+async function begin() {
+  try {
+    model = await getModel();
+    byId("token-form").hidden = true;
+    describe();
+    if (model.n_gallery !== null) space = new Space(await getGallery());
+  } catch (error) {
+    if (error.status === 401) return askForToken();
+    byId("model-about").textContent = error.message;
+  }
+}
+
+function describe() {
+  batch.classes = model.classes;
+  document.title = `${model.name} – lmfcn`;
+  byId("model-name").textContent = model.name;
+  const channels = { 1: "grey", 3: "RGB" }[model.channels] ?? `${model.channels}-channel`;
+  const size = model.size ? `, brought to ${model.size[0]}×${model.size[1]} pixels` : "";
+  byId("model-about").textContent =
+    `Tells ${model.classes.length} classes apart: ${listed(model.classes)}. Takes ${DEPTHS[model.pixels]} ${channels} images${size}.`;
+  byId("curl").textContent = `curl -F files=@image.png ${new URL("predict", location.href)}`;
+}
+
+const listed = (names) => (names.length > 12 ? `${names.slice(0, 12).join(", ")} and ${names.length - 12} more` : names.join(", "));
+
+function askForToken() {
+  const again = !byId("token-form").hidden;
+  byId("token-problem").textContent = again ? "That is not the token." : "";
+  byId("model-about").textContent = "";
+  byId("token-form").hidden = false;
+  byId("token").focus();
+}
+
+const say = (text) => (byId("status").textContent = text);
+
+const complain = (text) => byId("problems").append(element("li", { textContent: text }));
+
+/** Take new images: all of them go into the table, the first is shown. */
+async function take(files) {
+  if (!model || files.length === 0) return;
+  byId("problems").replaceChildren();
+  const room = model.limits.files - batch.items.length;
+  const items = sized(files).slice(0, Math.max(0, room)).map((file) => ({ file }));
+  if (files.length > room) complain(`The table holds ${model.limits.files} images; clear it to go on.`);
+  if (items.length === 0) return;
+  batch.add(items);
+  say(items.length === 1 ? `Looking at ${items[0].file.name} …` : `Looking at ${items.length} images …`);
+  await show(items[0]);
+  await answerAll(items.slice(1));
+  const failed = items.filter((item) => item.error).length;
+  if (items.length > 1) say(`${items.length - failed} images answered${failed ? `, ${failed} refused` : ""}.`);
+}
+
+function sized(files) {
+  return files.filter((file) => {
+    const fits = file.size <= model.limits.file_bytes;
+    if (!fits) complain(`${file.name} has more than the ${model.limits.file_bytes / 1e6} MB allowed.`);
+    return fits;
+  });
+}
+
+/** Answer some images, a few at a time, without reasons; these come when one is chosen. */
+async function answerAll(items) {
+  const waiting = [...items];
+  const work = async () => {
+    for (let item = waiting.shift(); item; item = waiting.shift()) await answer(item, false);
+  };
+  await Promise.all(Array.from({ length: AT_A_TIME }, work));
+}
+
+async function answer(item, reasons) {
+  try {
+    item.answer = await predict(item.file, reasons);
+  } catch (error) {
+    if (error.status === 401) askForToken();
+    item.error = error.message;
+    complain(error.message);
+  }
+  batch.show(item);
+}
+
+/** Show everything about one image. */
+async function show(item) {
+  current = item;
+  if (!item.answer?.reasons && !item.error) await answer(item, true);
+  if (current !== item) return;
+  batch.mark(item);
+  if (item.error) {
+    byId("answer").hidden = true;
+    say(`${item.file.name} could not be answered.`);
+    return;
+  }
+  showAnswer(item.answer, model.coverage);
+  space?.showNew(item.answer.reasons);
+  say(`${item.file.name}: ${item.answer.label}, ${percent(item.answer.probabilities[item.answer.label])}.`);
+}
+
+function clear() {
+  batch.clear();
+  byId("answer").hidden = true;
+  byId("problems").replaceChildren();
+  say("");
+  byId("files").focus();
+}
+
+function named(file, number) {
+  const plain = file.name && file.name !== "image.png";
+  return plain ? file : new File([file], `pasted-${number}.png`, { type: file.type });
+}
+
+let pasted = 0;
+byId("files").addEventListener("change", (event) => {
+  take([...event.target.files]);
+  event.target.value = ""; // so that the same file can be chosen again
+});
+document.addEventListener("paste", (event) => {
+  const files = [...(event.clipboardData?.files ?? [])];
+  if (files.length) {
+    event.preventDefault();
+    take(files.map((file) => named(file, ++pasted)));
+  }
+});
+document.addEventListener("dragover", (event) => {
+  event.preventDefault();
+  byId("drop").classList.add("over");
+});
+document.addEventListener("dragleave", (event) => {
+  if (!event.relatedTarget) byId("drop").classList.remove("over");
+});
+document.addEventListener("drop", (event) => {
+  event.preventDefault();
+  byId("drop").classList.remove("over");
+  take([...event.dataTransfer.files]);
+});
+byId("clear").addEventListener("click", clear);
+byId("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  keepToken(byId("token").value);
+  begin();
+});
+
+takeTokenFromAddress();
+begin();

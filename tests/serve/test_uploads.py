@@ -1,0 +1,124 @@
+import os
+import socket
+import tempfile
+from urllib.parse import urlsplit
+
+import httpx
+import numpy as np
+import pytest
+
+from lmfcn.serve.app import make_app
+from lmfcn.serve.limits import Limits
+from serving import as_files, content, running
+
+SMALL = Limits(file_bytes=3000, request_bytes=20_000, files=5, pixels=2000, seconds=1.0)
+
+
+@pytest.fixture(scope="module")
+def narrow(fitted):
+    """A server that allows little."""
+    app = make_app(fitted.model, fitted.gallery, SMALL)
+    with running(app) as address, httpx.Client(base_url=address, timeout=60) as client:
+        yield client
+
+
+NOISE = content(np.random.default_rng(0).integers(0, 256, (16, 16)).astype(np.uint8))
+
+
+def image(side=16):
+    return content(np.zeros((side, side), np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("files", "status", "reason"),
+    [
+        ([("a.txt", b"hello")], 415, "a.txt: is not an image of a known format."),
+        ([("a.png", NOISE[:120])], 422, "a.png: is damaged or truncated"),
+        ([("a.png", b"")], 422, "a.png: is empty (0 bytes)."),
+        ([("a.png", image(64))], 413, "a.png: claims 64x64 pixels, more than the 2000 allowed."),
+        ([("a.png", bytes(3001))], 413, "a.png: has 0.003 MB, more than the 0.003 MB allowed."),
+        ([("a.png", image())] * 6, 413, "A request may hold 5 files; send more of them one after the other."),
+        ([("a.png", bytes(2500))] * 4 + [("b.png", bytes(12_000))], 413, "A request may have 0.02 MB; send fewer"),
+    ],
+)
+def test_wrong_and_too_large_uploads_are_refused_with_a_reason(narrow, files, status, reason):
+    response = narrow.post("/predict", files=[("files", file) for file in files])
+    assert response.status_code == status
+    assert response.json()["detail"].startswith(reason)
+
+
+def test_all_files_that_cannot_be_used_are_named_and_nothing_is_answered(narrow):
+    files = [("good.png", image()), ("a.txt", b"hello"), ("b.png", NOISE[:120]), ("good.png", image())]
+    response = narrow.post("/predict", files=[("files", file) for file in files])
+    assert response.status_code == 415
+    assert [file["name"] for file in response.json()["files"]] == ["a.txt", "b.png"]
+    assert "answers" not in response.json()
+
+
+def test_a_body_without_a_length_is_counted_while_it_comes(narrow):
+    def chunks():
+        yield b'--x\r\nContent-Disposition: form-data; name="files"; filename="a.png"\r\n\r\n'
+        for _ in range(30):
+            yield bytes(1000)
+        yield b"\r\n--x--\r\n"
+
+    response = narrow.post("/predict", content=chunks(), headers={"Content-Type": "multipart/form-data; boundary=x"})
+    assert response.status_code == 413
+    assert response.json()["detail"] == "A request may have 0.02 MB; send fewer files at a time."
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "status", "reason"),
+    [
+        ("application/json", b"{}", 415, "Send files as multipart/form-data in the field 'files'."),
+        ("image/png", image(), 415, "Send files as multipart/form-data"),
+        ("", b"", 415, "Send files as multipart/form-data"),
+        ("multipart/form-data", b"x", 400, "The request is not sound multipart/form-data: Missing boundary"),
+        ("multipart/form-data; boundary=x", b"no boundary", 400, "The request is not sound multipart/form-data"),
+        ("multipart/form-data; boundary=x", b"--x--\r\n", 422, "There is no file in the request"),
+        ("multipart/form-data; boundary=x", b"", 422, "There is no file in the request"),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; name="files"\r\n\r\ntext\r\n--x--\r\n',
+            422,
+            "Only files in the field 'files' are expected, got the field 'files'.",
+        ),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; name="other"; filename="a"\r\n\r\ntext\r\n--x--\r\n',
+            422,
+            "Only files in the field 'files' are expected, got the field 'other'.",
+        ),
+    ],
+)
+def test_requests_that_are_not_uploads_are_refused(narrow, kind, body, status, reason):
+    response = narrow.post("/predict", content=body, headers={"Content-Type": kind} if kind else {})
+    assert response.status_code == status
+    assert response.json()["detail"].startswith(reason)
+
+
+def test_a_request_that_does_not_arrive_is_given_up(narrow):
+    host = urlsplit(str(narrow.base_url))
+    with socket.create_connection((host.hostname, host.port), timeout=30) as connection:
+        head = f"POST /predict HTTP/1.1\r\nHost: {host.hostname}\r\nContent-Length: 900\r\n"
+        connection.sendall(f"{head}Content-Type: multipart/form-data; boundary=x\r\n\r\n--x".encode())
+        assert b" 408 " in connection.recv(1000)
+
+
+def test_names_lose_their_folders_and_stay_short(narrow):
+    files = [("files", (name, image())) for name in ("C:\\secret\\a.png", "/etc/b.png", "x" * 500, "ä;ß.png")]
+    answers = narrow.post("/predict", files=files).json()["answers"]
+    assert [answer["name"] for answer in answers] == ["a.png", "b.png", "x" * 200, "ä;ß.png"]
+
+
+def test_no_upload_touches_the_disk(client, fitted, monkeypatch, tmp_path):
+    """Starlette would write files above a megabyte into the folder for temporary files."""
+    made = []
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(tempfile.SpooledTemporaryFile, "rollover", lambda *_: made.append("rolled over"))
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda *_, **__: made.append("file"))
+    large = content(fitted.images[0]) + bytes(5_000_000)  # readers stop where the image ends
+    response = client.post("/predict", files=[("files", ("large.png", large)), *as_files(fitted, [0])])
+    assert response.status_code == 200
+    assert made == []
+    assert os.listdir(tmp_path) == []
