@@ -4,7 +4,6 @@ import re
 import numpy as np
 import pytest
 from PIL import Image
-from small_model import fitted, gallery, three
 
 from lmfcn.data.collections import ImageCollection
 from lmfcn.explain.audit import audit
@@ -12,6 +11,7 @@ from lmfcn.explain.audit_table import Audited
 from lmfcn.explain.explanation import explain
 from lmfcn.report import audit_report_writer, explanation_report_writer
 from lmfcn.report.overlay import Explained, color_limit, overlay
+from small_model import fitted, gallery, three
 
 
 def pixels_of(content):
