@@ -91,16 +91,16 @@ def test_the_time_budget_ends_it_with_what_is_there(lmfcn, folder, monkeypatch, 
 
 
 def test_an_interrupt_leaves_tables_and_code_130(lmfcn, folder, monkeypatch, tmp_path):
-    from lmfcn.experiments import study
+    from lmfcn.experiments import studies
 
-    whole = study.measure
+    whole = studies.measure
 
     def interrupted(cell, *others):
         if cell.seed == 1:
             raise KeyboardInterrupt
         yield from whole(cell, *others)
 
-    monkeypatch.setattr(study, "measure", interrupted)
+    monkeypatch.setattr(studies, "measure", interrupted)
     code, told, _ = lmfcn(folder, *FAST, "--quiet")
     assert code == 130
     assert "The same command goes on." in told
@@ -111,16 +111,16 @@ def test_an_interrupt_leaves_tables_and_code_130(lmfcn, folder, monkeypatch, tmp
 
 def test_a_failed_training_ends_with_code_1(lmfcn, folder, monkeypatch):
     from lmfcn.algorithm.errors import TrainingError
-    from lmfcn.experiments import study
+    from lmfcn.experiments import studies
 
-    whole = study.measure
+    whole = studies.measure
 
     def failing(cell, *others):
         if cell.method == "PFTAS":
             raise TrainingError("The features are not finite.")
         yield from whole(cell, *others)
 
-    monkeypatch.setattr(study, "measure", failing)
+    monkeypatch.setattr(studies, "measure", failing)
     code, told, _ = lmfcn(folder, *FAST, "--quiet")
     assert code == 1
     assert "- A training failed: trees, PFTAS, seed 0: The features are not finite." in told

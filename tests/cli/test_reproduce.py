@@ -7,7 +7,7 @@ from rich.console import Console
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.cli import main as commands
 from lmfcn.cli import reproduce as command
-from lmfcn.experiments import study
+from lmfcn.experiments import studies
 from lmfcn.experiments.runs import Run, read_runs
 from published_trees import make_trees
 
@@ -32,7 +32,7 @@ def lmfcn(monkeypatch, capsys, tmp_path):
         said = capsys.readouterr()
         return ended.value.code, said.out, said.err
 
-    monkeypatch.setattr(study, "measure", measure)
+    monkeypatch.setattr(studies, "measure", measure)
     return run
 
 
@@ -97,19 +97,19 @@ def test_a_terminal_gets_a_bar(lmfcn, monkeypatch):
 
 
 def test_an_interrupt_leaves_tables_and_code_130(lmfcn, monkeypatch, tmp_path):
-    whole = study.measure
+    whole = studies.measure
 
     def interrupted(cell, *others):
         if cell.seed == 1:
             raise KeyboardInterrupt
         yield from whole(cell, *others)
 
-    monkeypatch.setattr(study, "measure", interrupted)
+    monkeypatch.setattr(studies, "measure", interrupted)
     code, told, _ = lmfcn("table2", *QUICK)
     assert code == 130
     assert "- Runs that are there: 1 of 8. The same command goes on." in told
     assert "1 of 2 repetitions so far" in (tmp_path / "reproduction" / "table2.md").read_text()
-    monkeypatch.setattr(study, "measure", whole)
+    monkeypatch.setattr(studies, "measure", whole)
     assert lmfcn("table2", *QUICK)[0] == 0
     monkeypatch.setattr(
         "lmfcn.report.paper_figures.draw_figures", lambda *_, **__: (_ for _ in ()).throw(KeyboardInterrupt)
@@ -122,7 +122,7 @@ def test_a_failed_training_ends_with_code_1(lmfcn, monkeypatch):
         raise TrainingError("The latents collapsed.")
         yield
 
-    monkeypatch.setattr(study, "measure", fail)
+    monkeypatch.setattr(studies, "measure", fail)
     code, told, _ = lmfcn("table3", *QUICK, "--only", "LBP", "--repeats", "1")
     assert code == 1
     assert "- A training failed: Gaussian, quick, LBP, seed 0: The latents collapsed." in told

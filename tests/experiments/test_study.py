@@ -12,7 +12,7 @@ import pieces_of_work as pieces
 from lmfcn import make_gaussians
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.distribution import LostWorkerError
-from lmfcn.experiments import study
+from lmfcn.experiments import studies, study
 from lmfcn.experiments.runs import Cell, Run, append_run, read_lines, read_runs
 from lmfcn.experiments.tasks import Part, Parts
 
@@ -106,7 +106,7 @@ def test_a_training_that_fails_does_not_stop_the_others(command, output, monkeyp
         assert parts.train.images.shape == (20, 16, 16)
         assert len(others) == 3
 
-    monkeypatch.setattr(study, "measure", fail)
+    monkeypatch.setattr(studies, "measure", fail)
     assert command("--methods", "CNN-H", "LBP", "--seeds", "0", "1") == 1
     assert set(read_runs(output)) == {("tiny", "LBP", 0), ("tiny", "LBP", 1)}
     said = capsys.readouterr().out
@@ -116,7 +116,7 @@ def test_a_training_that_fails_does_not_stop_the_others(command, output, monkeyp
 
 def test_what_is_there_beside_the_cnn_is_not_measured_again(command, output, monkeypatch):
     wanted = []
-    monkeypatch.setattr(study, "measure", lambda *arguments: wanted.append(arguments) or iter([]))
+    monkeypatch.setattr(studies, "measure", lambda *arguments: wanted.append(arguments) or iter([]))
     output.parent.mkdir()
     append_run(output, run_of("tiny", "FV-CNN", 0))
     command("--methods", "CNN-CE", "--seeds", "0")
@@ -134,14 +134,14 @@ def counted(monkeypatch):
         assert (changes, list(beside), len(parts.train.labels)) == ({"LBP": changes["LBP"]}, [], 20)
         yield run_of(*cell)
 
-    monkeypatch.setattr(study, "measure", measure)
+    monkeypatch.setattr(studies, "measure", measure)
     return cells
 
 
 def test_a_cell_is_repeated_if_parameters_or_data_changed(tmp_path, counted):
     def run(n_jobs=None, *, data="first", **parameters):
         changes = {"LBP": {"n_jobs": n_jobs, **parameters}}
-        asked = study.Study(
+        asked = studies.Study(
             {"tiny": partial(tiny, None)}, ["LBP"], [0], tmp_path / "runs.jsonl", changes, (), data={"tiny": data}
         )
         assert asked.run(lambda _: None) == []
@@ -166,7 +166,7 @@ def test_lines_without_a_digest_count_as_done(tmp_path, counted):
     path = tmp_path / "runs.jsonl"
     append_run(path, run_of("tiny", "LBP", 0))
     append_run(path, run_of("tiny", "gone", 0))
-    asked = study.Study({"tiny": partial(tiny, None)}, ["LBP"], [0], path, {"LBP": {"validation_fraction": 0.1}}, ())
+    asked = studies.Study({"tiny": partial(tiny, None)}, ["LBP"], [0], path, {"LBP": {"validation_fraction": 0.1}}, ())
     assert asked.run(lambda _: None) == []
     assert counted == []
     assert asked.digest(Cell("tiny", "gone", 0)) is None
@@ -174,15 +174,15 @@ def test_lines_without_a_digest_count_as_done(tmp_path, counted):
 
 def test_without_a_tuning_seed_nothing_is_tuned(tmp_path, monkeypatch):
     choices = []
-    monkeypatch.setattr(study, "measure", lambda *arguments: choices.append(arguments[2]) or iter([]))
+    monkeypatch.setattr(studies, "measure", lambda *arguments: choices.append(arguments[2]) or iter([]))
     tasks = {"tiny": partial(tiny, None)}
-    study.Study(tasks, ["CNN-CE"], [3, 4], tmp_path / "runs.jsonl", {}, (), None).run(lambda _: None)
+    studies.Study(tasks, ["CNN-CE"], [3, 4], tmp_path / "runs.jsonl", {}, (), None).run(lambda _: None)
     assert choices == [{}, {}]
 
 
 def test_threads_and_weights_are_passed_on(command, tmp_path, monkeypatch, capsys):
     threads = []
-    monkeypatch.setattr(study, "WithThreads", lambda function, count: threads.append(count) or function)
+    monkeypatch.setattr(studies, "WithThreads", lambda function, count: threads.append(count) or function)
     weights = tmp_path / "resnet18.pth"
     assert command("--methods", "ResNet18", "--seeds", "0", "--threads", "3", "--weights", str(weights)) == 2
     assert threads == [3]
@@ -216,7 +216,7 @@ def test_bad_input_ends_with_one_sentence(command, capsys, arguments, sentence):
 def small_study(output, task=pieces.tiny_task, **places):
     changes = {"LMFCN": QUICK, "CNN-CE": {**QUICK, "epochs": 1}}
     methods = ["LBP", "CNN-CE", "CNN + SVM", "LMFCN"]
-    return study.Study({"tiny": task}, methods, [0, 1], output, changes, beside=["CNN + SVM"], **places)
+    return studies.Study({"tiny": task}, methods, [0, 1], output, changes, beside=["CNN + SVM"], **places)
 
 
 def without_seconds(path):
@@ -275,8 +275,8 @@ def test_a_piece_that_nobody_survives_is_a_failure(tmp_path, monkeypatch):
         for work in works:
             yield work, LostWorkerError("3 processes died.") if work.cell.method == "LBP" else function(work)
 
-    monkeypatch.setattr(study, "as_completed", lose)
-    monkeypatch.setattr(study, "measure", lambda cell, *_: [run_of(*cell)])
+    monkeypatch.setattr(studies, "as_completed", lose)
+    monkeypatch.setattr(studies, "measure", lambda cell, *_: [run_of(*cell)])
     told = []
     failures = small_study(tmp_path / "runs.jsonl").run(told.append)
     assert failures == [f"tiny, LBP, seed {seed}: 3 processes died." for seed in (0, 1)]
@@ -296,7 +296,7 @@ def test_an_interrupt_says_how_to_go_on(command, monkeypatch, capsys):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(study, "measure", interrupt)
+    monkeypatch.setattr(studies, "measure", interrupt)
     assert command("--methods", "LBP") == 130
     assert "the same command goes on" in capsys.readouterr().err
 

@@ -11,7 +11,7 @@ from lmfcn.experiments.exhibit import Exhibit, exhibit_path, read_exhibit
 from lmfcn.experiments.measuring import ON_TOP_OF_CNN, Changes
 from lmfcn.experiments.own_data import DataSummary, parts_of
 from lmfcn.experiments.runs import Run, read_runs
-from lmfcn.experiments.study import Ended, GoOn, Report, Study
+from lmfcn.experiments.studies import Ended, GoOn, Report, Study
 from lmfcn.experiments.tasks import Parts
 from lmfcn.experiments.verdict import Verdict, judge, shared_runs
 from lmfcn.tensor_files import FileError

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from lmfcn.algorithm.errors import TrainingError
-from lmfcn.experiments import study
+from lmfcn.experiments import studies
 from lmfcn.experiments.paper.outcome import Outcome
 from lmfcn.experiments.paper.profiles import PROFILES, QUICK_SENTENCE
 from lmfcn.experiments.paper.request import Request, prepare
@@ -38,7 +38,7 @@ def measured(monkeypatch):
             *cell, 1.0, 0.8, 0.9 + cell.seed / 10, 10, 10, 1.0, split=parts.fingerprint(), settings=settings, **epochs
         )
 
-    monkeypatch.setattr(study, "measure", measure)
+    monkeypatch.setattr(studies, "measure", measure)
     return cells
 
 
@@ -182,7 +182,7 @@ def test_a_training_that_fails_leaves_its_row_open(quick, monkeypatch):
         raise TrainingError("The latents collapsed.")
         yield
 
-    monkeypatch.setattr(study, "measure", fail)
+    monkeypatch.setattr(studies, "measure", fail)
     reproduction = prepare(replace(quick, only=["LBP"], repeats=1))
     assert reproduction.run(silent) == ["Gaussian, quick, LBP, seed 0: The latents collapsed."]
     assert reproduction.runs() == {}

@@ -8,7 +8,7 @@ from lmfcn.experiments.paper.profiles import QUICK_SENTENCE, Profile, changes_of
 from lmfcn.experiments.paper.rows import Row
 from lmfcn.experiments.runs import Cell, Run
 from lmfcn.experiments.selection import CHEAP_FIRST
-from lmfcn.experiments.study import GoOn, Parter, Report, Study
+from lmfcn.experiments.studies import GoOn, Parter, Report, Study
 
 
 @dataclass(frozen=True)

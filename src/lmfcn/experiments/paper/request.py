@@ -13,7 +13,7 @@ from lmfcn.experiments.paper.reproduction import Reproduction
 from lmfcn.experiments.paper.rows import Row, rows_of
 from lmfcn.experiments.paper.sets import GAUSSIAN, OPTIONS, Source, check_source, digest_of_source, published_parts
 from lmfcn.experiments.selection import choose_methods
-from lmfcn.experiments.study import Parter
+from lmfcn.experiments.studies import Parter
 from lmfcn.experiments.tasks import gaussians
 from lmfcn.parameters import check_choice
 

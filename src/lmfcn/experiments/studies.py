@@ -1,0 +1,224 @@
+"""Which runs are missing, which of them can begin, and where they are kept."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lmfcn.algorithm.errors import TrainingError
+from lmfcn.distribution import LostWorkerError, WithThreads, as_completed
+from lmfcn.experiments.measuring import METHODS, ON_TOP_OF_CNN, Changes, digest_of, is_tuned, measure
+from lmfcn.experiments.runs import Cell, Run, append_run, read_lines
+from lmfcn.experiments.tables import NOTHING
+from lmfcn.experiments.tasks import Parts
+
+TUNING_SEED = 0
+
+Report = Callable[[str], None]
+Parter = Callable[[int], Parts]
+"""From a seed to the parts of a task."""
+GoOn = Callable[[Cell], bool]
+"""Told each cell before it is run; False ends the study."""
+Ended = Callable[[Cell], None]
+"""Told each cell that is over."""
+
+
+class Work(NamedTuple):
+    """A cell with what the file knows for it: the choice that tuning made before, and what is wanted beside it."""
+
+    cell: Cell
+    choice: Mapping[str, Any] | None
+    beside: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """What every process gets once: how work becomes runs. Images are read, or drawn, where that happens."""
+
+    tasks: Mapping[str, Parter]
+    changes: Changes
+
+    def __call__(self, work: Work) -> tuple[list[Run], Exception | None]:
+        """Return the runs of a cell, and the error that ended it if its training failed."""
+        runs: list[Run] = []
+        try:
+            parts = self.tasks[work.cell.task](work.cell.seed)
+            for run in measure(work.cell, parts, work.choice, self.changes, work.beside):
+                runs.append(run)
+        except TrainingError as error:
+            return runs, error
+        return runs, None
+
+
+@dataclass(frozen=True)
+class Study:
+    """Methods on tasks with seeds, and the file that keeps their runs.
+
+    Every run computes with the same number of threads wherever it is done, as bits depend on it; so results do not
+    depend on `jobs`, nor on the machines of a cluster as far as their processors are alike.
+
+    Attributes
+    ----------
+    tasks : mapping of functions
+        From a seed to the parts of a task, by the task's name; picklable for other processes.
+    methods : sequence of str
+        Names in `METHODS`.
+    seeds : sequence of int
+        Each is a new division with new weights; the tuning seed is run first.
+    output : Path
+        Only this process writes it.
+    changes : mapping of mappings
+        What differs from the defaults of each method.
+    beside : collection of str
+        Methods on top of "CNN-CE" that are measured with it, whether they are among `methods` or not.
+    tuning_seed : int or None
+        The seed that chooses the parameters of all; with None nothing is tuned.
+    by_repeat : bool
+        Whether all methods begin with one seed before the next one's turn, instead of each with all seeds.
+    data : mapping of str
+        What the images of a task are known by; runs on other images do not count as done.
+    jobs : int
+        Runs at the same time on this machine.
+    scheduler : str or None
+        Address of a dask scheduler whose workers do the runs.
+    threads : int
+        Threads of every run.
+    """
+
+    tasks: Mapping[str, Parter]
+    methods: Sequence[str]
+    seeds: Sequence[int]
+    output: Path
+    changes: Changes
+    beside: Collection[str] = ON_TOP_OF_CNN
+    tuning_seed: int | None = TUNING_SEED
+    by_repeat: bool = False
+    data: Mapping[str, str] = field(default_factory=dict)
+    jobs: int = 1
+    scheduler: str | None = None
+    threads: int = 1
+
+    def run(self, report: Report, go_on: GoOn = lambda _: True, ended: Ended = lambda _: None) -> list[str]:
+        """Run every cell that is not in the file; report each, and return a sentence for each that failed.
+
+        A failed cell is not written down, so that it is tried again the next time. `go_on` is told each cell before it
+        is run, and ends the study by returning False; `ended` is told each that is over.
+        """
+        self._check_choices()
+        self.output.parent.mkdir(parents=True, exist_ok=True)
+        failures: list[str] = []
+
+        def fail(cell: Cell, reason: Exception) -> None:
+            failures.append(f"{cell.task}, {cell.method}, seed {cell.seed}: {reason}")
+            report(f"{failures[-1]} Going on with the next.")
+
+        running: list[Cell] = []
+        function = WithThreads(Measuring(self.tasks, self.changes), self.threads)
+        works = self._work(running, go_on, fail)
+        for work, result in as_completed(
+            function, works, jobs=self.jobs, scheduler=self.scheduler, catch=LostWorkerError
+        ):
+            running.remove(work.cell)
+            ended(work.cell)
+            runs, error = ([], result) if isinstance(result, LostWorkerError) else result
+            for run in runs:
+                append_run(self.output, replace(run, digest=self.digest(run.cell)))
+                report(_in_a_line(run))
+            if error is not None:
+                fail(work.cell, error)
+        return failures
+
+    def cells(self) -> Iterator[Cell]:
+        """Yield all cells, for each method and task the one that tunes before the others."""
+        seeds = sorted(self.seeds, key=lambda seed: seed != self.tuning_seed)
+        if self.by_repeat:
+            return (Cell(task, method, seed) for seed in seeds for task in self.tasks for method in self.methods)
+        return (Cell(task, method, seed) for method in self.methods for task in self.tasks for seed in seeds)
+
+    def finished(self) -> dict[Cell, Run]:
+        """Return the runs of the file that need not be repeated, the last one of each cell.
+
+        A run counts if it was asked for with the same parameters on the same data; older lines, which tell nothing of
+        that, always count.
+        """
+        mine = (run for run in read_lines(self.output) if run.task in self.tasks)
+        return {run.cell: run for run in mine if run.digest in (None, self.digest(run.cell))}
+
+    def digest(self, cell: Cell) -> str | None:
+        """Return a text that changes with the parameters of a method and the data of a task, but not with the seed."""
+        key = cell.task, cell.method
+        if key not in self._digests and cell.method in METHODS:
+            tuned = self.tuning_seed is not None and is_tuned(cell.method)
+            self._digests[key] = digest_of(cell.method, self.changes, [self.data.get(cell.task), tuned])
+        return self._digests.get(key)
+
+    @cached_property
+    def _digests(self) -> dict[tuple[str, str], str]:
+        """What `digest` has computed, as it is asked for every line of the file before every run."""
+        return {}
+
+    def _work(self, running: list[Cell], go_on: GoOn, fail: Callable[[Cell, Exception], None]) -> Iterator[Work | None]:
+        """Yield what can begin now, and None while everything that is left waits for what is `running`."""
+        waiting = list(self.cells())
+        while waiting:
+            runs = self.finished()  # again every time, as another process may have added some
+            waiting = [cell for cell in waiting if cell not in runs]
+            cell = next(
+                (cell for i, cell in enumerate(waiting) if not self._waits(cell, [*running, *waiting[:i]])), None
+            )
+            if cell is None:
+                if waiting:
+                    yield None
+                continue
+            if not go_on(cell):
+                return
+            waiting.remove(cell)
+            try:
+                choice = self._choice(cell, runs)
+            except TrainingError as error:
+                fail(cell, error)
+                continue
+            beside = [method for method in self.beside if cell._replace(method=method) not in runs]
+            running.append(cell)
+            yield Work(cell, choice, beside)
+
+    def _waits(self, cell: Cell, unfinished: Collection[Cell]) -> bool:
+        """Tell whether a cell needs what one of the cells before it will leave in the file."""
+        tuning = cell if self.tuning_seed is None else cell._replace(seed=self.tuning_seed)
+        if tuning != cell and tuning in unfinished and is_tuned(cell.method):
+            return True
+        # These measure, or leave out, each other.
+        relatives = ["CNN-CE"] if cell.method in self.beside else self.beside if cell.method == "CNN-CE" else []
+        return any(cell._replace(method=method) in unfinished for method in relatives)
+
+    def _choice(self, cell: Cell, runs: Mapping[Cell, Run]) -> Mapping[str, Any] | None:
+        """Return what the tuning seed chose, or None where the choice is to be made."""
+        if self.tuning_seed is None:
+            return {}
+        if cell.seed == self.tuning_seed or not is_tuned(cell.method):
+            return None
+        tuning = runs.get(cell._replace(seed=self.tuning_seed))
+        if tuning is None:
+            raise TrainingError(f"Seed {self.tuning_seed} has left no choice of parameters.")
+        return tuning.chosen
+
+    def _check_choices(self) -> None:
+        """Refuse to start what would lack a choice of parameters hours later."""
+        if self.tuning_seed is None or self.tuning_seed in self.seeds:
+            return
+        runs = self.finished()
+        for cell in self.cells():
+            if cell not in runs and is_tuned(cell.method) and cell._replace(seed=self.tuning_seed) not in runs:
+                raise ValueError(
+                    f"Seed {self.tuning_seed} chooses the parameters of {cell.method} on {cell.task}, but is not in"
+                    f" {self.output}; add {self.tuning_seed} to the seeds."
+                )
+
+
+def _in_a_line(run: Run) -> str:
+    held_out = run.validation_balanced_accuracy
+    validation = NOTHING if held_out is None else f"{held_out:.3f}"
+    epochs = "" if run.epochs is None else f", {run.epochs} epochs"
+    scores = f"test {run.test_balanced_accuracy:.3f}, validation {validation}"
+    return f"{run.task:10s} {run.method:27s} seed {run.seed} | {scores}{epochs}, {run.cpu_seconds:.0f} s"
