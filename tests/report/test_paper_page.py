@@ -46,7 +46,8 @@ def test_the_page_shows_all_rows_with_the_difference(outcome, tmp_path):
     assert cells[:3] == ["1.0000 ± 0.0000", "0.9900 ± 0.0000", "-0.0100"]
     assert cells[-3:] == ["56", "1", "2"]
     assert page.count("not run: the images were not given (--bach DIR)") == 2  # once a table
-    assert "not run: its weights were not given (--resnet18-weights FILE)" in page
+    assert "ResNet18 is not run: its weights were not given (--resnet18-weights FILE)." in page
+    assert 'ResNet18<span class="soft">not run</span>' in page
     assert "BACH is missing: the images were not given (--bach DIR)." in page
 
 
@@ -55,6 +56,7 @@ def test_the_page_is_escaped_and_needs_nothing_else(outcome, tmp_path):
     assert "lmfcn reproduce table2 &amp; more" in page
     assert "A training failed: Gaussian, LBP: &lt;no&gt;." in page
     assert "C&lt;" in page
+    assert page.count("<summary>CNN-CE</summary>") == page.count("<summary>LBP</summary>") == 1
     assert not re.findall(r'(?:src|href)="(?!data:)', page)
     assert page.count("<img") == page.count(' alt="')
     assert len(page) < 5_000_000

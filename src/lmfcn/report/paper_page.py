@@ -120,12 +120,14 @@ def _images(runs: Sequence[Run]) -> list[dict[str, Any]]:
     ]
 
 
-def _settings(runs: Sequence[Run]) -> list[tuple[str, dict[str, Any]]]:
-    found = {f"{run.method}, on {run.task}": run.settings for run in runs}
-    return [
-        (name, {key: value for key, value in settings.items() if value is not None})
-        for name, settings in sorted(found.items())
-    ]
+def _settings(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return the parameters of every method, once for all tasks on which they are the same."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for run in runs:
+        values = {key: value for key, value in run.settings.items() if value is not None and key != "random_state"}
+        one = found.setdefault((run.method, repr(values)), {"method": run.method, "values": values, "tasks": []})
+        one["tasks"] += [] if run.task in one["tasks"] else [run.task]
+    return [found[key] for key in sorted(found)]
 
 
 def _latest(runs: Sequence[Run], pictures: Sequence[tuple[Picture, Mapping[str, Any]]], name: str) -> dict[str, Any]:
