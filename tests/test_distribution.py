@@ -153,6 +153,16 @@ def test_other_versions_are_refused(cluster, monkeypatch):
         as_completed(pieces.square, [1], scheduler=cluster.grow_to(2))
 
 
+def test_a_scheduler_that_goes_away(cluster, monkeypatch):
+    def broken(*_, **__):
+        raise OSError("closed")
+
+    results = as_completed(pieces.square, [1], scheduler=cluster.grow_to(2))
+    monkeypatch.setattr(pytest.importorskip("distributed").Client, "submit", broken)
+    with pytest.raises(ConnectionError, match=rf"The connection to the dask scheduler at {cluster.address} is lost\."):
+        next(results)
+
+
 def test_one_vs_all_on_a_cluster(cluster, textures):
     from distributed import Client
 

@@ -79,9 +79,11 @@ class Cluster:
         if future.cancelled():
             raise CancelledError
         error = future.exception()
+        if error is None:
+            return Outcome(argument, future.result())
         if isinstance(error, self._distributed.KilledWorker):
-            error = lost(argument, error.allowed_failures + 1)
-        return Outcome(argument, future.result() if error is None else None, error)
+            return Outcome(argument, error=lost(argument, error.allowed_failures + 1))
+        return Outcome(argument, error=error.with_traceback(future.traceback()))
 
     def _connect(self) -> Any:
         try:
