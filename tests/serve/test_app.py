@@ -39,7 +39,7 @@ def test_reasons_sum_to_the_decision_value_and_show_pictures(client, fitted):
     assert [image["name"] for image in reasons["in_favour"]] == [image.name for image in expected.for_it]
     assert reasons["place"] == pytest.approx(expected.place, abs=1e-5)
     assert [near["image"] for near in reasons["neighbours"]] == fitted.gallery.nearest(expected.latent, 6).tolist()
-    assert opened(reasons["picture"]).size == opened(reasons["map"]).size == (32, 32)
+    assert opened(reasons["map"]).size == (256, 256)
     assert np.array_equal(np.asarray(opened(reasons["picture"]).convert("L")), fitted.images[2])
     first = reasons["in_favour"][0]
     assert opened(first["picture"]).format == "JPEG"
@@ -73,7 +73,7 @@ def test_the_model_and_its_training_images_are_described(client, fitted):
     assert card["classes"] == ["rough", "smooth"]
     assert (card["channels"], card["pixels"], card["size"], card["coverage"]) == (1, "uint8", None, 0.9)
     assert (card["n_gallery"], card["n_support"]) == (32, len(fitted.gallery.support))
-    assert card["limits"] == {"files": 200, "file_bytes": 32_000_000, "request_bytes": 128_000_000, "pixels": 4_000_000}
+    assert card["limits"] == {"files": 200, "file_bytes": 32_000_000, "request_bytes": 128_000_000, "pixels": 2_500_000}
     gallery = client.get("/gallery").json()
     assert gallery["names"] == fitted.gallery.names
     assert np.allclose(gallery["places"], fitted.gallery.places, atol=1e-4)

@@ -26,7 +26,7 @@ def serve(
     allow_host: Annotated[list[str] | None, Option(metavar="NAME", help="Another name of this server.")] = None,
     max_files: Annotated[int, Option(min=1, help="Images in one request.")] = 200,
     max_megabytes: Annotated[float, Option(min=0.001, help="Of one file; a request may have four times as many.")] = 32,
-    max_megapixels: Annotated[float | None, Option(min=0.001, help="Of one image: 50, or 4 if sizes vary.")] = None,
+    max_megapixels: Annotated[float | None, Option(min=0.001, help="Of one image: 50, or 2.5 if sizes vary.")] = None,
     open_browser: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print the address, nothing else.")] = False,
 ) -> None:

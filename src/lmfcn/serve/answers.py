@@ -10,7 +10,7 @@ from lmfcn.explain.explanation import COVERAGE, Explanation, explain
 from lmfcn.explain.gallery import Gallery
 from lmfcn.inference.model import TextureModel
 from lmfcn.serve.limits import Limits
-from lmfcn.serve.pictures import as_address, as_png, small_picture, with_map
+from lmfcn.serve.pictures import as_address, pictures_of
 from lmfcn.serve.received import image_of
 from lmfcn.serve.refusals import refuse_files
 from lmfcn.serve.schema import Answer, DecidingImage, Neighbour, Reasons
@@ -66,7 +66,7 @@ class Answerer:
         )
 
     def _reasons(self, found: Explanation, image: np.ndarray) -> Reasons:
-        picture = small_picture(image)
+        picture, with_map = pictures_of(image, found.map.values)
         return Reasons(
             value=found.value,
             intercept=found.intercept,
@@ -74,8 +74,8 @@ class Answerer:
             against=[_shown(entry) for entry in found.against_it],
             rest=found.rest,
             n_rest=found.n_rest,
-            picture=as_png(picture),
-            map=as_png(with_map(picture, found.map.values)),
+            picture=picture,
+            map=with_map,
             place=None if found.place is None else list(found.place),
             neighbours=self._neighbours(found.latent),
         )

@@ -6,7 +6,7 @@ from lmfcn.data.form import ImageForm
 
 MEGABYTE = 1_000_000
 MEGAPIXEL = 1_000_000
-MEGAPIXELS, MEGAPIXELS_AS_THEY_ARE = 50, 4
+MEGAPIXELS, MEGAPIXELS_AS_THEY_ARE = 50, 2.5
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,6 @@ def default_pixels(form: ImageForm) -> int:
     Examples
     --------
     >>> default_pixels(ImageForm(channels=3, pixels="uint8"))
-    4000000
+    2500000
     """
-    return (MEGAPIXELS_AS_THEY_ARE if form.frame.size is None else MEGAPIXELS) * MEGAPIXEL
+    return int((MEGAPIXELS_AS_THEY_ARE if form.frame.size is None else MEGAPIXELS) * MEGAPIXEL)
