@@ -1,19 +1,19 @@
 """What is where in an image: the networks go over it once, and a window slides over their maps."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import avg_pool2d
 
 from lmfcn.algorithm.calibration import probabilities
 from lmfcn.algorithm.decision import Decision
 from lmfcn.algorithm.encode import fold_batch_norm, to_batch
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.inference.map_grid import Box, MapGrid, pieces
-from lmfcn.inference.window_maps import END, INSIDE, KINDS, START, Places, WindowMaps, window_maps
+from lmfcn.inference.patch_axis import PatchAxis
+from lmfcn.inference.window_maps import KINDS, WindowMaps, window_maps
 
 
 @dataclass(frozen=True)
@@ -109,16 +109,27 @@ class Mapper:
                     latents[common.within(windows)] += sums[common.within(part)]
         return latents
 
-    def _patch_sums(self, batch, grid, patch):
-        """"""
+    def _patch_sums(self, batch: Tensor, grid: MapGrid, patch: Box) -> Iterator[tuple[Box, Tensor]]:
+        """Go through what a patch adds to the latents of windows: which ones, and how much (rows, columns, phi)."""
         around = grid.around(patch)
-        axes = [
-            _Axis.of(grid, *place) for place in (
-                (patch.top, patch.bottom, around.top, grid.rows), (patch.left, patch.right, around.left, grid.columns)
-            )
+        rows = PatchAxis.of(grid, (patch.top, patch.bottom), around.top, grid.rows)
+        columns = PatchAxis.of(grid, (patch.left, patch.right), around.left, grid.columns)
+        counted = [
+            maps for network in self._networks for maps in window_maps(network, batch, rows.places, columns.places)
         ]
-        places = [axis.places for axis in axes]
-        counted = [maps for network in self._networks for maps in window_maps(network, batch, *places)]
-        for kind in KINDS:
-            sums = torch.cat([_sums(maps, kind, axes, grid) for maps in counted], dim=2)
-            yield ...
+        for row_kind, kind in KINDS:
+            (top, bottom), (left, right) = rows.windows[row_kind], columns.windows[kind]
+            if top < bottom and left < right:
+                sums = [_share(maps, (row_kind, kind), rows, columns) for maps in counted]
+                yield Box(top, left, bottom, right), torch.cat(sums, dim=2)
+
+    def _decide(self, latents: Tensor) -> np.ndarray:
+        scores = self._decision.scores(latents.reshape(-1, self.n_latents))
+        return probabilities(scores, self._sharpness).reshape(*latents.shape[:2], -1).cpu().numpy()
+
+
+def _share(maps: WindowMaps, kind: tuple[str, str], rows: PatchAxis, columns: PatchAxis) -> Tensor:
+    """Return what the maps of a kind in a patch add to the means (rows, columns, channels) of windows."""
+    by_rows = rows.gather(maps.deviations(kind).transpose(0, 1), kind[0], maps.step)  # (lefts, rows, columns, channels)
+    sums = columns.gather(by_rows.transpose(0, 1), kind[1], maps.step)
+    return sums / (rows.window // maps.step) ** 2
