@@ -45,10 +45,10 @@ class PatchAxis:
             START: (-(-first // stride), -(-last // stride)),
             END: ((first - window) // stride + 1, (last - window) // stride + 1),
         }
-        windows = {kind: (max(0, start), min(stop, n_windows)) for kind, (start, stop) in ranges.items()}
+        windows = {kind: _clip(start, stop, n_windows) for kind, (start, stop) in ranges.items()}
         places = {
-            START: [window_number * stride - origin for window_number in range(*windows[START])],
-            END: [window_number * stride + window - origin for window_number in range(*windows[END])],
+            kind: range(windows[kind][0] * stride + ahead, windows[kind][1] * stride + ahead, stride)
+            for kind, ahead in ((START, -origin), (END, window - origin))
         }
         starts = np.arange(*windows[INSIDE])[:, None] * stride
         units = np.arange(first, last, grid.unit)
@@ -62,3 +62,8 @@ class PatchAxis:
         start, stop = (place // step for place in self.inside)
         units = values[:, 0, start:stop].unflatten(1, (-1, self.unit // step)).sum(dim=2)
         return torch.einsum("wu,ou...->ow...", self.under.to(units), units)
+
+
+def _clip(start: int, stop: int, n_windows: int) -> tuple[int, int]:
+    start = max(0, start)
+    return start, max(start, min(stop, n_windows))
