@@ -12,8 +12,8 @@ from lmfcn.algorithm.decision import Decision
 from lmfcn.algorithm.encode import fold_batch_norm, to_batch
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.inference.map_grid import Box, MapGrid, pieces
-from lmfcn.inference.patch_axis import PatchAxis
-from lmfcn.inference.window_maps import KINDS, WindowMaps, window_maps
+from lmfcn.inference.window_maps import window_maps
+from lmfcn.inference.window_sums import PatchAxis, window_sums
 
 
 @dataclass(frozen=True)
@@ -114,22 +114,15 @@ class Mapper:
         around = grid.around(patch)
         rows = PatchAxis.of(grid, (patch.top, patch.bottom), around.top, grid.rows)
         columns = PatchAxis.of(grid, (patch.left, patch.right), around.left, grid.columns)
-        counted = [
-            maps for network in self._networks for maps in window_maps(network, batch, rows.places, columns.places)
+        layers = [
+            window_sums(maps, rows, columns)
+            for network in self._networks
+            for maps in window_maps(network, batch, rows.places, columns.places)
         ]
-        for row_kind, kind in KINDS:
+        for row_kind, kind in layers[0]:
             (top, bottom), (left, right) = rows.windows[row_kind], columns.windows[kind]
-            if top < bottom and left < right:
-                sums = [_share(maps, (row_kind, kind), rows, columns) for maps in counted]
-                yield Box(top, left, bottom, right), torch.cat(sums, dim=2)
+            yield Box(top, left, bottom, right), torch.cat([sums[row_kind, kind] for sums in layers], dim=2)
 
     def _decide(self, latents: Tensor) -> np.ndarray:
         scores = self._decision.scores(latents.reshape(-1, self.n_latents))
         return probabilities(scores, self._sharpness).reshape(*latents.shape[:2], -1).cpu().numpy()
-
-
-def _share(maps: WindowMaps, kind: tuple[str, str], rows: PatchAxis, columns: PatchAxis) -> Tensor:
-    """Return what the maps of a kind in a patch add to the means (rows, columns, channels) of windows."""
-    by_rows = rows.gather(maps.deviations(kind).transpose(0, 1), kind[0], maps.step)  # (lefts, rows, columns, channels)
-    sums = columns.gather(by_rows.transpose(0, 1), kind[1], maps.step)
-    return sums / (rows.window // maps.step) ** 2
