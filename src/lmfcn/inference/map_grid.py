@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-_PATCH = 128
+_PATCH = 256
 _GROUP = 32
 _GROUP_PIXELS = 2048
 _BLOCK_PIXELS = 2048

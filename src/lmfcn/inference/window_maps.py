@@ -21,7 +21,10 @@ from lmfcn.algorithm.network import TextureFCN
 
 START, END = "start", "end"
 SIDES = (START, END)
-CORNERS = list(product(SIDES, SIDES))
+Strip = tuple[int, str]
+Corner = tuple[str, str]
+STRIPS: list[Strip] = list(product((0, 1), SIDES))
+CORNERS: list[Corner] = list(product(SIDES, SIDES))
 
 Places = dict[str, range]
 """Pixels at which windows start, and behind which they end, along one axis."""
@@ -51,8 +54,8 @@ class WindowMaps:
     """
 
     shared: Tensor
-    strips: dict[tuple[int, str], Tensor]
-    corners: dict[tuple[str, str], Tensor]
+    strips: dict[Strip, Tensor]
+    corners: dict[Corner, Tensor]
     step: int
     felt: dict[str, int]
     places: tuple[Places, Places]
@@ -72,35 +75,31 @@ class WindowMaps:
 
     def line(self, axis: int, side: str, place: int) -> Tensor:
         """Return the maps (length, windows, channels) along a side, `place` away from it, felt or not."""
-        number = self._number(side, place)
-        if number is not None:
-            return self.strips[axis, side][number]
-        lines = self.lines(self.shared, axis, axis, side, place)
-        return lines if axis == 1 else lines.transpose(0, 1)
-
-    def cell(self, sides: tuple[str, str], places: tuple[int, int]) -> Tensor:
-        """Return the maps (windows, windows, channels) of a place near a corner, felt or not."""
-        row, column = (self._number(side, place) for side, place in zip(sides, places, strict=True))
-        if row is not None and column is not None:
-            return self.corners[sides][row, column]
-        if column is None:
-            return self.lines(self.line(0, sides[0], places[0]), 0, 1, sides[1], places[1]).transpose(0, 1)
-        return self.lines(self.line(1, sides[1], places[1]), 0, 0, sides[0], places[0])
-
-    def expected(self, sides: tuple[str, str], places: tuple[int, int]) -> Tensor:
-        """Return what a place in a corner would be if the sides did not interact; zeros lie outside of windows."""
-        rows = self.lines(self.shared, 0, 0, sides[0], places[0])
-        expected = -self.lines(rows, 1, 1, sides[1], places[1])
-        if self._number(sides[0], places[0]) is not None:
-            strip = self.line(0, sides[0], places[0])
-            expected += self.lines(strip, 0, 1, sides[1], places[1]).transpose(0, 1)
-        if self._number(sides[1], places[1]) is not None:
-            expected += self.lines(self.line(1, sides[1], places[1]), 0, 0, sides[0], places[0])
-        return expected
-
-    def _number(self, side: str, place: int) -> int | None:
         places = self.felt_places(side)
-        return places.index(place) if place in places else None
+        if place in places:
+            return self.strips[axis, side][places.index(place)]
+        return self.lines(self.shared, axis, axis, side, place).movedim(axis, 1)
+
+    def cell(self, sides: Corner, places: tuple[int, int]) -> Tensor:
+        """Return the maps (windows, windows, channels) of a place near a corner, felt or not."""
+        felt = [self.felt_places(side) for side in sides]
+        if places[0] in felt[0] and places[1] in felt[1]:
+            return self.corners[sides][felt[0].index(places[0]), felt[1].index(places[1])]
+        if places[1] in felt[1]:
+            return self.lines(self.line(1, sides[1], places[1]), 0, 0, sides[0], places[0])
+        return self.lines(self.line(0, sides[0], places[0]), 0, 1, sides[1], places[1]).transpose(0, 1)
+
+    def deviations(self, axis: int, side: str) -> Tensor:
+        """Return by how much strips (felt, length, windows, channels) differ from shared maps.
+
+        Where there is a margin, places outside of the window are among them, in which strips are zero.
+        """
+        places = self.felt_places(side, self.margin)
+        lines = [self.lines(self.shared, axis, axis, side, place).movedim(axis, 1) for place in places]
+        deviations = torch.stack(lines).neg_()
+        within = slice(self.margin, None) if side == START else slice(0, len(places) - self.margin)
+        deviations[within] += self.strips[axis, side]
+        return deviations
 
     def with_margin(self) -> "WindowMaps":
         """Return the same with a place of zeros around shared maps and at the ends of strips."""
@@ -141,7 +140,7 @@ def _of_pixels(batch: Tensor, places: tuple[Places, Places]) -> WindowMaps:
     counts = [{side: len(axis[side]) for side in SIDES} for axis in places]
     strips = {
         (axis, side): pixels.new_empty(0, width if axis == 0 else height, counts[axis][side], channels)
-        for axis, side in product((0, 1), SIDES)
+        for axis, side in STRIPS
     }
     corners = {sides: pixels.new_empty(0, 0, counts[0][sides[0]], counts[1][sides[1]], channels) for sides in CORNERS}
     return WindowMaps(pixels, strips, corners, 1, {START: 0, END: 0}, places)
@@ -154,54 +153,71 @@ def _convolve(before: WindowMaps, layer: nn.Conv2d) -> WindowMaps:
     felt = {side: count + 1 for side, count in before.felt.items()}
     after = WindowMaps(shared, {}, {}, before.step, felt, before.places)
     wide, weight = before.with_margin(), layer.weight.permute(2, 3, 1, 0).contiguous()
-    for axis, side in product((0, 1), SIDES):
+    deviations, changes = {}, {}
+    for axis, side in STRIPS:
+        deviations[axis, side] = wide.deviations(axis, side)
         along = weight if axis == 0 else weight.transpose(0, 1)
-        after.strips[axis, side] = _convolve_strip(wide, after, axis, side, along)
+        changes[axis, side] = _convolve_strip(deviations[axis, side], side, along)
+        lines = [after.lines(shared, axis, axis, side, place).movedim(axis, 1) for place in after.felt_places(side)]
+        after.strips[axis, side] = torch.stack(lines).add_(changes[axis, side])
     for sides in CORNERS:
-        after.corners[sides] = _convolve_corner(wide, after, sides, weight)
+        corner = _expected_corner(after, sides, changes[1, sides[1]])
+        deviation = _corner_deviations(wide, sides, deviations[1, sides[1]])
+        after.corners[sides] = _convolve_corner(corner, deviation, sides, weight)
     return after
 
 
-def _convolve_strip(wide: WindowMaps, after: WindowMaps, axis: int, side: str, weight: Tensor) -> Tensor:
-    """Return the places (felt, length, windows, channels) of a side, shared maps and what deviates from them."""
-    seen = wide.felt_places(side, outside=1)
-    deviations = torch.stack([-wide.lines(wide.shared, axis, axis, side, place).movedim(axis, 1) for place in seen])
-    (deviations[1:] if side == START else deviations[:-1]).add_(wide.strips[axis, side])
-    lines = [after.lines(after.shared, axis, axis, side, place).movedim(axis, 1) for place in after.felt_places(side)]
-    strip = torch.stack(lines)
-    for lag, source, target in _links(side, len(seen)):
+def _convolve_strip(deviations: Tensor, side: str, weight: Tensor) -> Tensor:
+    """Return what places of a window see of deviations (felt, length, windows, channels) in and outside of it."""
+    felt, length, windows, _ = deviations.shape
+    seen = deviations.new_zeros(felt, length - 2, windows, weight.shape[3])
+    for lag, source, target in _links(side, felt):
         for shift in range(3):
-            there = deviations[source, shift : shift + strip.shape[1]].flatten(0, 1)
-            strip[target].view(-1, strip.shape[3]).addmm_(there, weight[lag, shift])
-    return strip
+            there = deviations[source, shift : shift + length - 2].flatten(0, 1)
+            seen[target].view(-1, weight.shape[3]).addmm_(there, weight[lag, shift])
+    return seen
 
 
-def _convolve_corner(wide: WindowMaps, after: WindowMaps, sides: tuple[str, str], weight: Tensor) -> Tensor:
-    """Return the places (felt, felt, windows, windows, channels) of a corner, likewise from deviations."""
-    seen = [wide.felt_places(side, outside=1) for side in sides]
-    targets = [after.felt_places(side) for side in sides]
-    corner = torch.stack([torch.stack([after.expected(sides, (r, c)) for c in targets[1]]) for r in targets[0]])
-    links = [list(_links(side, len(places))) for side, places in zip(sides, seen, strict=True)]
-    for (row, row_place), (column, column_place) in product(enumerate(seen[0]), enumerate(seen[1])):
-        deviation = -wide.expected(sides, (row_place, column_place))
-        if row_place in wide.felt_places(sides[0]) and column_place in wide.felt_places(sides[1]):
-            deviation += wide.cell(sides, (row_place, column_place))
-        flat = deviation.flatten(0, 1)
-        for (row_lag, _, r), (column_lag, _, c) in product(_from(links[0], row), _from(links[1], column)):
-            corner[r, c].view(-1, corner.shape[4]).addmm_(flat, weight[row_lag, column_lag])
+def _convolve_corner(corner: Tensor, deviations: Tensor, sides: Corner, weight: Tensor) -> Tensor:
+    """Add to a corner what it sees of deviations (felt, felt, windows, windows, channels) in and outside of it."""
+    links = [_links(side, count) for side, count in zip(sides, deviations.shape[:2], strict=True)]
+    for (row_lag, row, to_row), (column_lag, column, to_column) in product(*links):
+        there = deviations[row, column].flatten(0, 1)
+        corner[to_row, to_column].view(-1, corner.shape[4]).addmm_(there, weight[row_lag, column_lag])
     return corner
 
 
-def _links(side: str, count: int) -> Iterator[tuple[int, int, int]]:
-    """Go through the row of a kernel that leads from each of `count` places in and outside to each place in a window."""
-    for lag, target in product(range(3), range(count)):
-        source = target + lag if side == START else target + lag - 2
-        if 0 <= source < count:
-            yield lag, source, target
+def _expected_corner(maps: WindowMaps, sides: Corner, deviations: Tensor) -> Tensor:
+    """Return what a corner would be if its sides did not interact, from the deviations of its columns."""
+    rows, columns = (maps.felt_places(side) for side in sides)
+    strip = maps.strips[0, sides[0]]
+    corner = strip.new_empty(len(rows), len(columns), strip.shape[2], deviations.shape[2], strip.shape[3])
+    for (r, row), (c, column) in product(enumerate(rows), enumerate(columns)):
+        upper = maps.lines(strip[r], 0, 1, sides[1], column).transpose(0, 1)
+        torch.add(upper, maps.lines(deviations[c], 0, 0, sides[0], row), out=corner[r, c])
+    return corner
 
 
-def _from(links: list[tuple[int, int, int]], source: int) -> list[tuple[int, int, int]]:
-    return [link for link in links if link[1] == source]
+def _corner_deviations(wide: WindowMaps, sides: Corner, deviations: Tensor) -> Tensor:
+    """Return by how much a corner, and zeros outside of it, differ from that."""
+    seen = [wide.felt_places(side, outside=1) for side in sides]
+    rows, columns = (wide.felt_places(side) for side in sides)
+    strip, corner = wide.strips[0, sides[0]], wide.corners[sides]
+    found = strip.new_empty(len(seen[0]), len(seen[1]), *corner.shape[2:])
+    for (r, row), (c, column) in product(enumerate(seen[0]), enumerate(seen[1])):
+        torch.neg(wide.lines(deviations[c], 0, 0, sides[0], row), out=found[r, c])
+        if row in rows:
+            found[r, c] -= wide.lines(strip[rows.index(row)], 0, 1, sides[1], column).transpose(0, 1)
+        if row in rows and column in columns:
+            found[r, c] += corner[rows.index(row), columns.index(column)]
+    return found
+
+
+def _links(side: str, count: int) -> list[tuple[int, int, int]]:
+    """Return which row of a kernel leads from which of `count` places in and outside of a window to which in it."""
+    back = 0 if side == START else 2
+    pairs = product(range(3), range(count))
+    return [(lag, to + lag - back, to) for lag, to in pairs if 0 <= to + lag - back < count]
 
 
 def _pool(before: WindowMaps) -> WindowMaps:
@@ -209,7 +225,7 @@ def _pool(before: WindowMaps) -> WindowMaps:
     shared = _pool_along(_pool_along(before.shared, 0), 1)
     felt = {START: before.felt[START] // 2 + 1, END: (before.felt[END] + 1) // 2}
     after = WindowMaps(shared, {}, {}, 2 * before.step, felt, before.places)
-    for axis, side in product((0, 1), SIDES):
+    for axis, side in STRIPS:
         lines = []
         for place in after.felt_places(side):
             across = _largest([before.line(axis, side, other) for other in _pooled(side, place)])
@@ -221,7 +237,7 @@ def _pool(before: WindowMaps) -> WindowMaps:
     return after
 
 
-def _pool_cell(before: WindowMaps, sides: tuple[str, str], places: tuple[int, int]) -> Tensor:
+def _pool_cell(before: WindowMaps, sides: Corner, places: tuple[int, int]) -> Tensor:
     rows, columns = (_pooled(side, place) for side, place in zip(sides, places, strict=True))
     return _largest([before.cell(sides, others) for others in product(rows, columns)])
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lmfcn.inference.map_grid import MapGrid
-from lmfcn.inference.window_maps import CORNERS, END, SIDES, START, Places, WindowMaps
+from lmfcn.inference.window_maps import CORNERS, END, START, STRIPS, Corner, Places, WindowMaps
 
 OVER = "over"
 """Windows that have some of a patch under them, beside those that start or end in it."""
@@ -65,20 +65,27 @@ class PatchAxis:
 
 def window_sums(maps: WindowMaps, rows: PatchAxis, columns: PatchAxis) -> dict[tuple[str, str], Tensor]:
     """Return what a patch adds to the means (rows, columns, channels) of windows, by the windows' kinds on both axes."""
-    axes, sums = (rows, columns), {}
-    units = rows.unit_sums(maps.shared, maps.step)
-    units = columns.unit_sums(units.transpose(0, 1), maps.step)
-    sums[OVER, OVER] = torch.einsum("ru,vuc,wv->rwc", rows.under.to(units), units, columns.under.to(units))
-    for (axis, side), strip in maps.strips.items():
-        across = axes[1 - axis]
-        lines = [maps.lines(maps.shared, axis, axis, side, place) for place in maps.felt_places(side)]
-        deviation = strip.sum(dim=0) - sum(line.movedim(axis, 1) for line in lines)
-        along = torch.einsum("wu,unc->nwc", across.under.to(strip), across.unit_sums(deviation, maps.step))
-        sums[(side, OVER) if axis == 0 else (OVER, side)] = along if axis == 0 else along.transpose(0, 1)
-    for sides in CORNERS:
-        places = [(r, c) for r in maps.felt_places(sides[0]) for c in maps.felt_places(sides[1])]
-        sums[sides] = sum((maps.cell(sides, place) - maps.expected(sides, place) for place in places), start=torch.tensor(0.0))
+    axes = (rows, columns)
+    units = columns.unit_sums(rows.unit_sums(maps.shared, maps.step).transpose(0, 1), maps.step)
+    sums = {(OVER, OVER): torch.einsum("ru,vuc,wv->rwc", rows.under.to(units), units, columns.under.to(units))}
+    deviations = {key: maps.deviations(*key).sum(dim=0) for key in STRIPS}
+    for (axis, side), deviation in deviations.items():
+        along = axes[1 - axis]
+        sides = torch.einsum("wu,unc->nwc", along.under.to(units), along.unit_sums(deviation, maps.step))
+        sums[(side, OVER) if axis == 0 else (OVER, side)] = sides if axis == 0 else sides.transpose(0, 1)
+    for corner in CORNERS:
+        sums[corner] = _corner_sums(maps, corner, deviations[1, corner[1]])
     return {kinds: part / (rows.window // maps.step) ** 2 for kinds, part in sums.items()}
+
+
+def _corner_sums(maps: WindowMaps, sides: Corner, deviations: Tensor) -> Tensor:
+    """Return the sums (rows, columns, channels) of what corners differ by from what their sides let expect."""
+    sums, strip = maps.corners[sides].sum(dim=(0, 1)), maps.strips[0, sides[0]].sum(dim=0)
+    for column in maps.felt_places(sides[1]):
+        sums -= maps.lines(strip, 0, 1, sides[1], column).transpose(0, 1)
+    for row in maps.felt_places(sides[0]):
+        sums -= maps.lines(deviations, 0, 0, sides[0], row)
+    return sums
 
 
 def _clip(start: int, stop: int, n_windows: int) -> tuple[int, int]:
