@@ -95,10 +95,14 @@ class WindowMaps:
         Where there is a margin, places outside of the window are among them, in which strips are zero.
         """
         places = self.felt_places(side, self.margin)
-        lines = [self.lines(self.shared, axis, axis, side, place).movedim(axis, 1) for place in places]
-        deviations = torch.stack(lines).neg_()
-        within = slice(self.margin, None) if side == START else slice(0, len(places) - self.margin)
-        deviations[within] += self.strips[axis, side]
+        strip = self.strips[axis, side]
+        deviations = strip.new_empty(len(places), *strip.shape[1:])
+        for number, place in enumerate(places):
+            line = self.lines(self.shared, axis, axis, side, place).movedim(axis, 1)
+            if place in self.felt_places(side):
+                torch.sub(self.line(axis, side, place), line, out=deviations[number])
+            else:
+                torch.neg(line, out=deviations[number])
         return deviations
 
     def with_margin(self) -> "WindowMaps":
@@ -158,13 +162,21 @@ def _convolve(before: WindowMaps, layer: nn.Conv2d) -> WindowMaps:
         deviations[axis, side] = wide.deviations(axis, side)
         along = weight if axis == 0 else weight.transpose(0, 1)
         changes[axis, side] = _convolve_strip(deviations[axis, side], side, along)
-        lines = [after.lines(shared, axis, axis, side, place).movedim(axis, 1) for place in after.felt_places(side)]
-        after.strips[axis, side] = torch.stack(lines).add_(changes[axis, side])
+        after.strips[axis, side] = _with_shared(after, axis, side, changes[axis, side])
     for sides in CORNERS:
         corner = _expected_corner(after, sides, changes[1, sides[1]])
         deviation = _corner_deviations(wide, sides, deviations[1, sides[1]])
         after.corners[sides] = _convolve_corner(corner, deviation, sides, weight)
     return after
+
+
+def _with_shared(maps: WindowMaps, axis: int, side: str, changes: Tensor) -> Tensor:
+    """Return the strips (felt, length, windows, channels) that differ from shared maps by `changes`."""
+    strip = torch.empty_like(changes)
+    for number, place in enumerate(maps.felt_places(side)):
+        line = maps.lines(maps.shared, axis, axis, side, place).movedim(axis, 1)
+        torch.add(line, changes[number], out=strip[number])
+    return strip
 
 
 def _convolve_strip(deviations: Tensor, side: str, weight: Tensor) -> Tensor:
