@@ -122,7 +122,10 @@ def resize(image: np.ndarray, height: int, width: int) -> np.ndarray:
 
 def main(model_path: str, *image_paths: str) -> None:
     """Print label and probability of every image."""
-    model = Model(model_path)
+    try:
+        model = Model(model_path)
+    except Exception as error:  # onnxruntime has many kinds of its own
+        sys.exit(f"{model_path} cannot be used: {error}")
     for path in image_paths:
         try:
             label, _, probabilities = model.predict(model.prepare(read_image(path)))

@@ -122,5 +122,10 @@ def test_another_onnx_file_is_not_ours(example, tmp_path, files):
     proto = onnx.load(files["five, RGB"][0])
     del proto.metadata_props[:]
     onnx.save(proto, tmp_path / "other.onnx")
-    with pytest.raises(ValueError, match="is not a file of `lmfcn export` in format 1"):
-        example["Model"](tmp_path / "other.onnx")
+    (tmp_path / "text.onnx").write_text("no model")
+    for name, message in (
+        ("other.onnx", "is not a file of `lmfcn export` in format 1"),
+        ("text.onnx", "parsing failed"),
+    ):
+        with pytest.raises(SystemExit, match=f"{name} cannot be used: .*{message}"):
+            example["main"](tmp_path / name, "image.png")
