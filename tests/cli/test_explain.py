@@ -4,11 +4,11 @@ import re
 import numpy as np
 import pytest
 from PIL import Image
-from small_model import fitted, gallery, quick, textures, three
 from test_cli import lmfcn
 
 from lmfcn.explain.gallery import Gallery
 from lmfcn.explain.gallery_file import save_gallery
+from small_model import fitted, gallery, quick, textures, three
 
 
 @pytest.fixture(scope="module")

@@ -2,9 +2,9 @@ import json
 
 import numpy as np
 import pytest
-from small_model import fitted, gallery, quick, three
 
 from lmfcn.explain.explanation import explain
+from small_model import fitted, gallery, quick, three
 
 
 def test_everything_sums_to_the_decision_value():

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 import torch
-from small_model import fitted, quick, textures, three
 
 from lmfcn.algorithm.encode import to_batch
 from lmfcn.explain.class_score import ClassScore
 from lmfcn.explain.where import score_map, spreading
+from small_model import fitted, quick, textures, three
 
 
 @pytest.fixture(scope="module")
