@@ -147,6 +147,11 @@ def test_a_worker_of_many_threads_is_spoken_of(cluster, monkeypatch):
         assert list(as_completed(pieces.square, [3], scheduler=address)) == [(3, 9)]
 
 
+def test_no_worker_stands_idle_while_another_has_two_pieces(cluster):
+    found = dict(as_completed(pieces.process_and_square, [1, 2], scheduler=cluster.grow_to(2)))
+    assert {process for process, _ in found.values()} == {worker.pid for worker in cluster.workers}
+
+
 def test_other_versions_are_refused(cluster, monkeypatch):
     monkeypatch.setattr(cluster_module, "versions", lambda: {"torch": os.getpid(), "numpy": "2"})
     with pytest.raises(ValueError, match=rf"has torch \d+ instead of {os.getpid()}; install the same versions every"):

@@ -31,11 +31,12 @@ class Cluster:
         content = pack(function)
         self._dask, self._distributed = _packages()
         self._address = address
-        self._running: dict[Any, Any] = {}
+        self._running: dict[Any, tuple[Any, str]] = {}  # from futures to arguments and the workers they were given to
+        self._idle: list[str] = []
         self._known: set[str] = set()
         self._client = self._connect()
         try:
-            self._n_workers()
+            self._workers()
             # A task, not scattered data: those would be gone with the last worker that holds them.
             with self._connection(), self._dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
                 self._function = self._client.submit(pickle.loads, content, pure=False)
@@ -44,17 +45,26 @@ class Cluster:
             raise
 
     def n_free(self) -> int:
-        """Return how many workers wait for work."""
-        return max(0, self._n_workers() - len(self._running))
+        """Return how many workers wait for work; with nothing under way at least one, even if others use it."""
+        workers, given = self._workers(), {worker for _, worker in self._running.values()}
+        self._idle = [worker for worker, tasks in workers.items() if not tasks and worker not in given]
+        if not self._idle and not self._running:
+            self._idle = list(workers)[:1]
+        return len(self._idle)
 
     def is_busy(self) -> bool:
         """Tell whether any piece is under way."""
         return bool(self._running)
 
     def submit(self, argument: Any) -> None:
-        """Leave a piece to the scheduler."""
+        """Give a piece to an idle worker.
+
+        Left to itself the scheduler prefers workers that have the function already, and lets others stand idle.
+        """
+        worker = self._idle.pop()
+        place = {"workers": [worker], "allow_other_workers": True, "pure": False}
         with self._connection():
-            self._running[self._client.submit(_run, self._function, argument, pure=False)] = argument
+            self._running[self._client.submit(_run, self._function, argument, **place)] = argument, worker
 
     def finished(self) -> list[Outcome]:
         """Wait for at least one piece to end; those of a worker that died are given to others by the scheduler."""
@@ -66,7 +76,7 @@ class Cluster:
                 done = [future for future in self._running if future.done()]
                 if done:
                     return [self._outcome(future) for future in done]
-                self._n_workers()
+                self._workers()
 
     def close(self) -> None:
         """Take back what has not begun, and leave; what a worker has begun ends there, and its result is dropped."""
@@ -75,7 +85,7 @@ class Cluster:
         self._client.close(timeout=2)
 
     def _outcome(self, future: Any) -> Outcome:
-        argument = self._running.pop(future)
+        argument, _ = self._running.pop(future)
         if future.cancelled():
             raise CancelledError
         error = future.exception()
@@ -104,11 +114,11 @@ class Cluster:
                 raise
             raise ConnectionError(f"The connection to the dask scheduler at {self._address} is lost.") from error
 
-    def _n_workers(self) -> int:
-        """Return the number of worker processes, at least one; look at those that have joined."""
+    def _workers(self) -> dict[str, Any]:
+        """Return the addresses of all worker processes, at least one, with their tasks; check those that are new."""
         with self._connection():
-            threads = self._client.nthreads()
-            if not threads:
+            workers = self._client.processing()
+            if not workers:
                 try:
                     self._client.wait_for_workers(1, timeout=SECONDS_WITHOUT_WORKERS)
                 except TimeoutError as error:
@@ -116,9 +126,11 @@ class Cluster:
                         f"The cluster at {self._address} has had no worker for {SECONDS_WITHOUT_WORKERS:.0f} seconds;"
                         f" start some with `dask worker {self._address}`."
                     ) from error
+                workers = self._client.processing()
+            if not self._known.issuperset(workers):
                 threads = self._client.nthreads()
-            self._check({worker: count for worker, count in threads.items() if worker not in self._known})
-        return max(1, len(threads))
+                self._check({worker: count for worker, count in threads.items() if worker not in self._known})
+        return dict(workers)
 
     def _check(self, threads: dict[str, int]) -> None:
         """Refuse workers that would come to other results; `threads` are those of each."""
