@@ -3,9 +3,9 @@
 python benchmarks/where.py [--picture docs/images/where.png]
 
 Trains on tiles of brick, grass and gravel (extra `textures`). Test tiles are shown as they are, and in pairs: the left
-half of one beside the right half of one of another class. Prints a line of JSON per kind of map: the share of pixels with
-the right sign, positive where the texture is that of the explained class and negative elsewhere; with the mean slope on
-the way from the average image, which the package uses, and with the slope at the image itself.
+half of one beside the right half of one of another class. Prints a line of JSON per kind of map: the share of pixels
+with the right sign, positive where the texture is that of the explained class and negative elsewhere; with the mean
+slope on the way from the average image, which the package uses, and with the slope at the image itself.
 """
 
 import argparse

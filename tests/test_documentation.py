@@ -76,6 +76,14 @@ def test_own_folder_example(tmp_path, monkeypatch, capsys, random):
     assert len([line for line in script.splitlines() if line and not line.startswith(('"""', "import", "from"))]) < 15
 
 
+def test_explain_prediction_example(tmp_path, capsys):
+    example = runpy.run_path(str(ROOT / "examples" / "explain_prediction.py"))
+    found = example["main"](tmp_path, n_per_class=8, size=16, epochs=1)
+    assert found.map.values.shape == (16, 32)
+    assert "for class 0:" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["map.png", "model.gallery", "model.lmfcn"]
+
+
 def test_compare_methods_example(tmp_path, capsys):
     random = np.random.default_rng(0)
     for label, grain in (("fine", 1), ("coarse", 4)):
