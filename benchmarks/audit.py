@@ -2,10 +2,10 @@
 
 python benchmarks/audit.py FOLDER --images 50 --seeds 0 1 2
 
-Takes some images of every class of a folder of class folders, grey and 64x64, and gives 5 % of all images a wrong label
-drawn at random; then trains LMFCN on what it is given, as `lmfcn audit` does. Prints a line of JSON per seed and kind of
-latents: the share of the wrong labels that are among the first 5 % and 10 % of the ranking, and how many labels the audit
-calls doubtful. "quick" is `lmfcn audit --quick`: an untrained network, without any training; --quick measures only that.
+Takes some images of every class of a folder of class folders, grey and 64x64, and gives 5 % of all images a wrong
+label drawn at random; then trains LMFCN on what it is given, as `lmfcn audit` does. Prints a line of JSON per seed and
+kind of latents: the share of the wrong labels that are among the first 5 % and 10 % of the ranking, and how many labels
+the audit calls doubtful. "quick" is `lmfcn audit --quick`, without any training; --quick measures only that.
 """
 
 import argparse

@@ -28,7 +28,7 @@ def demo_folder(tmp_path_factory):
 def test_help_tells_what_there_is():
     result = lmfcn("--help")
     assert result.returncode == 0
-    for command in ("demo", "inspect", "compare", "serve"):
+    for command in ("demo", "inspect", "audit", "explain", "compare", "serve"):
         assert command in result.stdout
 
 

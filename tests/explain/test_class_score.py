@@ -40,13 +40,13 @@ def test_mean_slope_is_the_mean_of_gradients_along_the_way(generator, length):
     score = some_score(generator)
     latent = length * torch.randn(5, dtype=torch.float64, generator=generator)
     mean = torch.zeros(5, dtype=torch.float64)
-    steps = 2000
+    steps = 500
     for step in range(steps):  # the slow twin: a gradient at every step
         place = latent * (step + 0.5) / steps
         for coefficient, support in zip(score.coefficients, score.support_latents, strict=True):
             apart = place - support
             mean -= 2 * score.gamma * coefficient * math.exp(-score.gamma * float(apart @ apart)) * apart / steps
-    assert torch.allclose(score.mean_slope(latent), mean, atol=1e-5)
+    assert torch.allclose(score.mean_slope(latent), mean, atol=1e-4)
 
 
 @pytest.mark.parametrize("length", [0.0, 1e-9, 1e-4, 1.0, 30.0, 1e4])

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
-from small_model import fitted, quick, three
 
 from lmfcn.explain.class_score import support_classes
 from lmfcn.explain.deciding import Deciding, deciding
+from small_model import fitted, quick, three
 
 
 def test_weights_and_intercept_sum_to_the_decision_value():

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from small_model import fitted, gallery, quick, three
 
 import lmfcn
 from lmfcn.data.collections import ImageCollection
@@ -13,6 +12,7 @@ from lmfcn.data.sources import open_collection
 from lmfcn.explain.gallery import Gallery, fingerprint_of
 from lmfcn.explain.gallery_file import KIND, VERSION, gallery_path, load_gallery, save_gallery
 from lmfcn.tensor_files import FileError, read_tensors, write_tensors
+from small_model import fitted, gallery, quick, three
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_broken_files_are_refused(saved, tmp_path):
     path = tmp_path / "broken"
     for end in (0, 5, 200, len(content) // 2, len(content) - 1):
         path.write_bytes(content[:end])
-        with pytest.raises(FileError, match="truncated|not in the safetensors format"):
+        with pytest.raises(FileError, match=r"truncated|not in the safetensors format"):
             load_gallery(path)
     changed = bytearray(content)
     changed[-3] ^= 1

@@ -12,7 +12,7 @@ from lmfcn.explain.pictures import as_pillow, picture_of
 FOR, AGAINST = "#D55E00", "#0072B2"
 """Orange and blue of Okabe and Ito, which colour-blind readers can tell apart."""
 
-SMALLEST_SIDE = 256
+_SMALLEST_SIDE, _LARGEST_SIDE = 256, 1024  # pixels, of what is enlarged
 _OPACITY = 0.7
 _QUANTILE = 0.99
 
@@ -44,7 +44,7 @@ def overlay(image: np.ndarray, values: np.ndarray) -> bytes:
     values : array (height, width)
     """
     height, width = values.shape
-    factor = max(1, -(-SMALLEST_SIDE // min(height, width)))
+    factor = max(1, min(-(-_SMALLEST_SIDE // min(height, width)), _LARGEST_SIDE // max(height, width)))
     size = (width * factor, height * factor)
     grey = as_pillow(picture_of(image)).convert("L").resize(size, Image.Resampling.NEAREST)
     smooth = Image.fromarray(values.astype(np.float32)).resize(size, Image.Resampling.BILINEAR)

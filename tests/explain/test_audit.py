@@ -1,0 +1,120 @@
+import csv
+
+import numpy as np
+import pytest
+import torch
+
+from lmfcn.algorithm.geometry import squared_distances
+from lmfcn.explain.audit import audit, near_pairs
+from lmfcn.explain.audit_table import COLUMNS, Audited, doubts, write_audit_table
+
+
+@pytest.fixture
+def clouds(random):
+    """Three clouds of 20 latents, with two planted wrong labels, a copy, and a copy with another label."""
+    centres = np.array([[0, 0, 0], [4, 0, 0], [0, 4, 0]])
+    latents = np.concatenate([random.normal(centre, 0.8, (20, 3)) for centre in centres])
+    labels = np.repeat(["a", "b", "c"], 20).astype(object)
+    labels[[3, 25]] = ["b", "c"]
+    return np.concatenate([latents, latents[[50, 10]]]), np.append(labels, ["c", "b"])
+
+
+def test_planted_errors_come_first(clouds):
+    latents, labels = clouds
+    found = audit(latents, labels)
+    assert set(found.order[:4].tolist()) == {3, 25, 10, 61}
+    assert {3, 25, 10, 61} <= set(found.suspects.tolist())
+    assert len(found.suspects) < 10
+    assert found.classes[found.likeliest[[3, 25]]].tolist() == ["a", "b"]
+    assert found.misclassified[[3, 25]].tolist() == [1.0, 1.0]
+    assert found.bounded[[3, 25]].all()
+    assert found.bounded.mean() < 0.5
+
+
+def test_copies_are_found_and_those_of_another_class_come_before_all(clouds):
+    latents, labels = clouds
+    found = audit(latents, labels)
+    assert sorted(found.twins) == [(10, 61), (50, 60)]
+    assert found.conflicts == [(10, 61)]
+    assert set(found.order[:2].tolist()) == {10, 61}
+
+
+def test_probabilities_are_those_of_images_that_were_not_learnt(clouds):
+    latents, labels = clouds
+    found = audit(latents, labels)
+    assert np.allclose(found.probabilities.sum(axis=1), 1)
+    assert np.array_equal(found.given, found.probabilities[np.arange(62), found.numbers])
+    assert (found.given[[3, 25]] < 0.3).all()
+    again = audit(latents, labels)
+    assert np.array_equal(again.probabilities, found.probabilities)
+
+
+def test_two_classes(clouds):
+    latents, labels = clouds
+    two = labels != "c"
+    found = audit(latents[two], labels[two])
+    names = np.flatnonzero(two)[found.suspects]
+    assert 3 in names
+    assert found.bounded[np.flatnonzero(np.flatnonzero(two) == 3)].all()
+
+
+def test_groups_are_judged_by_others(random):
+    # Copies in a group of their own would vouch for each other's wrong label.
+    latents = np.concatenate([random.normal(0, 1, (20, 4)), random.normal(4, 1, (20, 4)), np.repeat([[4.5] * 4], 3, 0)])
+    latents[40:] += random.normal(0, 0.05, (3, 4))
+    labels = ["a"] * 20 + ["b"] * 20 + ["a"] * 3
+    groups = [*range(40), 40, 40, 40]
+    alone, together = audit(latents, labels), audit(latents, labels, groups)
+    assert together.given[40:].max() < alone.given[40:].min()
+    assert set(together.suspects.tolist()) >= {40, 41, 42}
+
+
+def test_a_class_that_cannot_be_held_out_is_not_judged(random):
+    latents = random.normal(size=(22, 3))
+    groups = [*range(20), 20, 20]
+    found = audit(latents, ["a"] * 10 + ["b"] * 10 + ["c"] * 2, groups)
+    assert np.isnan(found.given[20:]).all()
+    assert found.likeliest[20:].tolist() == [2, 2]
+    assert not set(found.suspects.tolist()) & {20, 21}
+    assert set(found.order[-2:].tolist()) == {20, 21}
+
+
+def test_near_pairs_by_hand():
+    places = torch.tensor([[0.0], [1.0], [1.01], [3.0], [3.0], [5.0]])
+    assert near_pairs(squared_distances(places)) == [(3, 4)]  # neighbours are 0.505 apart in the middle; 0.01 is above
+    places = torch.tensor([[0.0], [1.0], [1.01], [3.0], [5.0], [8.0]])
+    assert near_pairs(squared_distances(places)) == [(1, 2)]
+
+
+def test_wrong_use():
+    with pytest.raises(ValueError, match="same length, got 3 images and 2 labels"):
+        audit(np.zeros((3, 2)), ["a", "b"])
+    with pytest.raises(ValueError, match="at least two classes"):
+        audit(np.zeros((3, 2)), ["a"] * 3)
+    with pytest.raises(ValueError, match="'b' has 1 image; at least 2"):
+        audit(np.zeros((3, 2)), ["a", "a", "b"])
+    with pytest.raises(ValueError, match="they all coincide"):
+        audit(np.zeros((4, 2)), ["a", "a", "b", "b"])
+
+
+def test_words_and_table(clouds, tmp_path):
+    latents, labels = clouds
+    names = [f"{i}.png" for i in range(62)]
+    audited = Audited(audit(latents, labels), names, "")
+    (first, *_) = doubts(audited, 3)
+    assert first.startswith("looks like a (0.")
+    assert "violates the margin" in doubts(audited, 3)
+    assert "near-identical to 61.png, which is labelled b" in doubts(audited, 10)
+    assert doubts(audited, 50) == ["near-identical to 60.png, of the same class"]
+    write_audit_table(audited, tmp_path / "audit.csv")
+    with (tmp_path / "audit.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == COLUMNS
+    assert [row["rank"] for row in rows] == [str(rank) for rank in range(1, 63)]
+    assert [row["path"] for row in rows] == [names[i] for i in audited.found.order]
+    by_name = {row["path"]: row for row in rows}
+    assert by_name["10.png"]["twin"] == "61.png"
+    assert by_name["10.png"]["twin_label"] == "b"
+    assert (by_name["3.png"]["label"], by_name["3.png"]["likeliest"], by_name["3.png"]["suspect"]) == ("b", "a", "yes")
+    assert {row["suspect"] for row in rows} == {"yes", "no"}
+    assert float(by_name["3.png"]["probability"]) == pytest.approx(audited.found.given[3], abs=1e-4)

@@ -1,0 +1,78 @@
+import json
+
+import numpy as np
+import pytest
+
+from lmfcn.explain.explanation import explain
+from small_model import fitted, gallery, quick, three
+
+
+def test_everything_sums_to_the_decision_value():
+    model, X = fitted().model_, three()[0]
+    for image in X[::9]:
+        found = explain(model, image, gallery(), top=2)
+        listed = sum(entry.weight for entry in found.for_it + found.against_it)
+        number = list(model.classes).index(found.explained)
+        assert found.value == pytest.approx(model.decision_function(image[None])[0, number], abs=1e-12)
+        assert listed + found.rest + found.intercept == pytest.approx(found.value, abs=1e-12)
+        assert found.map.values.mean() == pytest.approx(found.value, abs=2e-5)
+        assert found.n_rest + len(found.for_it) + len(found.against_it) == len(model.support_latents)
+
+
+def test_it_says_what_the_model_says():
+    model, X = fitted().model_, three()[0]
+    found = explain(model, X[3])
+    assert found.label == model.predict(X[3:4])[0] == next(iter(found.probabilities))
+    expected = dict(zip(model.classes, model.predict_proba(X[3:4])[0], strict=True))
+    assert found.probabilities == pytest.approx(expected, abs=1e-12)
+    assert found.prediction_set == model.classes[model.predict_set(X[3:4], 0.9)[0]].tolist()
+    assert found.explained == found.label
+    assert found.place is None
+
+
+def test_a_gallery_gives_names_pictures_and_a_place():
+    held, X = gallery(), three()[0]
+    found = explain(fitted().model_, X[3], held, label="stripes")
+    assert found.explained == "stripes"
+    for entry in found.for_it:
+        assert entry.label == "stripes"
+        assert entry.name.startswith("stripes/")
+        assert entry.picture == held.pictures[held.names.index(entry.name)]
+    assert {entry.label for entry in found.against_it} <= {"fine", "coarse"}
+    assert found.place == pytest.approx(tuple(held.places[3]), abs=1e-3)
+
+
+def test_without_a_gallery_there_are_classes_but_no_names():
+    found = explain(fitted().model_, three()[0][3], label="fine")
+    assert {entry.label for entry in found.for_it} == {"fine"}
+    assert all(entry.name is None and entry.picture is None for entry in found.for_it + found.against_it)
+
+
+def test_without_validation_images_there_is_no_set():
+    X, y = three()
+    found = explain(quick(validation_fraction=0.0).fit(X, y).model_, X[0])
+    assert found.prediction_set is None
+
+
+def test_it_becomes_json():
+    found = explain(fitted().model_, three()[0][0], gallery(), top=1)
+    values = json.loads(json.dumps(found.as_dict()))
+    assert values["for"][0] == {
+        "weight": found.for_it[0].weight,
+        "label": found.for_it[0].label,
+        "name": found.for_it[0].name,
+    }
+    assert values["rest"]["support_vectors"] == found.n_rest
+    assert values["map"]["smallest"] == found.map.values.min()
+
+
+def test_wrong_use():
+    model, image = fitted().model_, three()[0][0]
+    with pytest.raises(ValueError, match="top must be at least 1, got 0"):
+        explain(model, image, top=0)
+    with pytest.raises(ValueError, match="There is no class 'mud'"):
+        explain(model, image, label="mud")
+    with pytest.raises(ValueError, match="The gallery belongs to another model"):
+        explain(quick(random_state=1).fit(*three()).model_, image, gallery())
+    with pytest.raises(ValueError, match="X has 3 channels"):
+        explain(model, np.zeros((16, 16, 3), dtype=np.uint8))
