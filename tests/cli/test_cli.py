@@ -29,7 +29,7 @@ def demo_folder(tmp_path_factory):
 def test_help_tells_what_there_is():
     result = lmfcn("--help")
     assert result.returncode == 0
-    commands = ("demo", "inspect", "audit", "train", "evaluate", "predict", "explain", "compare", "reproduce")
+    commands = ("demo", "inspect", "audit", "train", "evaluate", "predict", "explain", "compare", "reproduce", "serve")
     places = [result.stdout.index(f"│ {command} ") for command in commands]
     assert places == sorted(places)
     assert "Exit codes: 0 done" in result.stdout

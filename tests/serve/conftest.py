@@ -19,7 +19,7 @@ def fitted(tmp_path_factory):
     """A small model of two kinds of noise with its gallery, both also as files, and some new images."""
     images, numbers = make_gaussians(16, 32, random_state=0, stds=(60, 10))
     labels = CLASSES[numbers]
-    classifier = LMFCNClassifier(epochs=1, passes=1, latent_dim=4, random_state=0).fit(images, labels)
+    classifier = LMFCNClassifier(epochs=1, passes=1, latent_dim=4, widths=(6, 8), random_state=0).fit(images, labels)
     names = [f"{label}/{i}.png" for i, label in enumerate(labels)]
     gallery = Gallery.of(classifier, images, labels, names)
     path = tmp_path_factory.mktemp("model") / "noise.lmfcn"

@@ -130,6 +130,7 @@ def test_a_token_is_asked_for_where_there_is_something_to_know(fitted):
                 headers = {} if header is None else {"Authorization": header.encode()}
                 response = client.request(method, path, headers=headers)
                 assert response.status_code == 401, (path, header)
+                assert response.headers["www-authenticate"] == "Bearer"
                 assert "The token is missing or wrong" in response.json()["detail"]
         right = {"Authorization": "Bearer open sesame"}
         assert client.get("/model", headers=right).status_code == 200

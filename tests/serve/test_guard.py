@@ -30,6 +30,8 @@ def test_only_names_of_this_machine_are_answered(client, address):
 
 def test_pages_of_other_sites_cannot_make_a_browser_ask(client):
     other = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors"}
+    form = {**other, "Sec-Fetch-Mode": "navigate"}
+    assert client.post("/predict", headers=form).status_code == 403
     response = client.post("/predict", headers=other)
     assert (response.status_code, response.json()["detail"]) == (
         403,

@@ -23,8 +23,8 @@ def serve(
         str | None, Option(envvar="LMFCN_TOKEN", show_envvar=True, help="Secret that requests must bring.")
     ] = None,
     gallery: Annotated[Path | None, Option(help="Training images to show; those beside MODEL by default.")] = None,
-    allow_host: Annotated[list[str] | None, Option(metavar="NAME", help="Another name of this server.")] = None,
-    max_files: Annotated[int, Option(min=1, help="Images in one request.")] = 200,
+    allow_host: Annotated[list[str] | None, Option(metavar="NAME", help="Name under which to answer too.")] = None,
+    max_files: Annotated[int, Option(min=1, help="In one request, and on the page.")] = 200,
     max_megabytes: Annotated[float, Option(min=0.001, help="Of one file; a request may have four times as many.")] = 32,
     max_megapixels: Annotated[float | None, Option(min=0.001, help="Of one image: 50, or 2.5 if sizes vary.")] = None,
     open_browser: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
@@ -32,9 +32,8 @@ def serve(
 ) -> None:
     """Show a model as a page in the browser, and answer the same questions as JSON.
 
-    Drop images on the page, or paste one: it shows probabilities, the training images that decide, where in the image
-    the decision comes from, and its place among the training images. Only this machine can reach it unless --host
-    says otherwise. No image is kept. Ctrl-C ends it.
+    Drop images on the page or paste one, and see probabilities, the training images that decide, and where.
+    Only this machine can reach it unless --host says otherwise. No image is kept. Ctrl-C ends it.
     """
     from lmfcn.inference.files import load
     from lmfcn.serve import server

@@ -50,14 +50,15 @@ class Guard:
                     headers[name] = value
             await send(message)
 
-        refusal = self._refusal(Headers(scope=scope))
+        refusal = self._refusal(scope["method"], Headers(scope=scope))
         await (refusal or self._app)(scope, receive, send_guarded)
 
-    def _refusal(self, headers: Headers) -> JSONResponse | None:
+    def _refusal(self, method: str, headers: Headers) -> JSONResponse | None:
         host = _without_port(headers.get("host", ""))
         if self._hosts is not None and host not in self._hosts:
             return _refused(400, f"This server does not answer under the name {host[:80]!r}.")
-        if headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
+        follows_link = method == "GET" and headers.get("sec-fetch-mode") == "navigate"
+        if headers.get("sec-fetch-site") == "cross-site" and not follows_link:
             return _refused(403, "Requests from pages of other sites are not answered.")
         return None
 

@@ -33,7 +33,8 @@ def add_handlers(app: FastAPI) -> None:
     @app.exception_handler(Refusal)
     async def refused(_: Request, refusal: Refusal) -> JSONResponse:
         files = [{"name": name, "reason": reason} for name, reason in refusal.files]
-        return JSONResponse({"detail": refusal.reason, "files": files}, refusal.status)
+        headers = {"WWW-Authenticate": "Bearer"} if refusal.status == 401 else None
+        return JSONResponse({"detail": refusal.reason, "files": files}, refusal.status, headers)
 
     @app.exception_handler(RequestValidationError)
     async def wrong_parameter(_: Request, error: RequestValidationError) -> JSONResponse:

@@ -1,5 +1,6 @@
 """Running the application on a socket."""
 
+import logging
 import os
 import socket
 import webbrowser
@@ -65,6 +66,7 @@ def run(app: FastAPI, listening: socket.socket, *, open_at: str | None = None) -
         ws="none",
         timeout_graceful_shutdown=_CLOSING_SECONDS,
     )
+    logging.getLogger("tifffile").disabled = True  # what is wrong with an upload is told to whoever sent it
     if open_at is not None:
         webbrowser.open(open_at)  # the socket listens already, so nothing comes too early
     with suppress(KeyboardInterrupt):  # the way to end it

@@ -32,9 +32,9 @@ export class Batch {
 
   show(item) {
     const [label, probability, set] = [...item.row.children].slice(1);
+    label.className = item.error ? "problem" : "";
     if (item.error) {
       label.textContent = item.error;
-      label.className = "problem";
     } else {
       const { answer } = item;
       label.textContent = answer.label;

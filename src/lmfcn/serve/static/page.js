@@ -13,6 +13,7 @@ let model = null;
 let space = null;
 let current = null; // the image that is shown, or about to be
 const batch = new Batch(async (item) => {
+  byId("problems").replaceChildren();
   await show(item);
   if (current === item && !item.error) byId("answer").focus(); // which also brings it into view
 });
@@ -82,14 +83,19 @@ function sized(files) {
 async function answerAll(items) {
   const waiting = [...items];
   const work = async () => {
-    for (let item = waiting.shift(); item; item = waiting.shift()) await answer(item, false);
+    for (let item = waiting.shift(); item; item = waiting.shift()) {
+      if (!item.asked) await answer(item, false); // it may have been chosen meanwhile
+    }
   };
   await Promise.all(Array.from({ length: AT_A_TIME }, work));
 }
 
 async function answer(item, reasons) {
+  item.asked = true;
   try {
-    item.answer = await predict(item.file, reasons);
+    const found = await predict(item.file, reasons);
+    if (!item.answer?.reasons) item.answer = found; // the quick answer may be the later one
+    item.error = null;
   } catch (error) {
     if (error.status === 401) askForToken();
     item.error = error.message;
@@ -101,7 +107,7 @@ async function answer(item, reasons) {
 /** Show everything about one image. */
 async function show(item) {
   current = item;
-  if (!item.answer?.reasons && !item.error) await answer(item, true);
+  if (!item.answer?.reasons) await answer(item, true);
   if (current !== item) return;
   batch.mark(item);
   if (item.error) {
