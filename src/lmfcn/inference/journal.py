@@ -48,7 +48,7 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-        if not len(self):
+        if len(self) == 0:
             self.remove()
 
     def __len__(self) -> int:
@@ -73,7 +73,8 @@ class Journal:
                 yield _row(line)
 
     def remove(self) -> None:
-        """Remove the file; what was asked for is done."""
+        """Close the file and remove it; what was asked for is done."""
+        self._file.close()
         self.path.unlink(missing_ok=True)
 
     def _go_on(self, beginning: dict[str, object]) -> None:
