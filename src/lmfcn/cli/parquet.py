@@ -45,7 +45,7 @@ class ParquetWriter:
 
     def _values(self, path: str, probabilities: np.ndarray) -> dict[str, Any]:
         # Texts in Parquet are UTF-8; of a name that is not, the odd bytes are written as \udc80 and the like.
-        values = {"path": path.encode("utf-8", "backslashreplace").decode()}
+        values: dict[str, Any] = {"path": path.encode("utf-8", "backslashreplace").decode()}
         values |= {"label": self._judge.label(probabilities), "probability": float(probabilities.max())}
         if self._judge.coverage is not None:
             values["set"] = self._judge.members(probabilities)

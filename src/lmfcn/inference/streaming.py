@@ -91,8 +91,7 @@ def stream_predictions(
             yield each
 
     for one, rows in as_completed(_OnBatches(predict), asked(), jobs=jobs, scheduler=scheduler, catch=RuntimeError):
-        failed = isinstance(rows, RuntimeError)
-        held[one.number] = [FilePrediction(path, None, _reason(rows)) for path in one.paths] if failed else rows
+        held[one.number] = _without(one, rows) if isinstance(rows, RuntimeError) else rows
         while n_given in held:
             yield from held.pop(n_given)
             n_given += 1
@@ -201,6 +200,7 @@ def _batches(paths: Iterable[str], size: int) -> Iterator[_Batch]:
         yield _Batch(number, batch)
 
 
-def _reason(error: RuntimeError) -> str:
-    """Return the first line; those of torch go on with where in its source it happened."""
-    return f"could not be predicted: {(str(error) or type(error).__name__).splitlines()[0]}"
+def _without(batch: _Batch, error: RuntimeError) -> list[FilePrediction]:
+    """Return the reason for every file; only its first line, as torch goes on with where in its source it happened."""
+    reason = f"could not be predicted: {(str(error) or type(error).__name__).splitlines()[0]}"
+    return [FilePrediction(path, None, reason) for path in batch.paths]
