@@ -53,7 +53,6 @@ def test_a_killed_worker_changes_nothing(command, model, tiles, lines, cluster, 
     )
     address, killer = cluster.grow_to(2), threading.Thread(target=kill_the_victim)
     killer.start()
-    monkeypatch.chdir(tiles.parent)
     code, _, _ = command("predict", model, tiles, "--proba", "--scheduler", address, "-o", "rows.csv")
     killer.join()
     assert code == 1
