@@ -2,8 +2,9 @@
 
 python benchmarks/many_files.py --images 20000 --side 64 --jobs 2 --repeats 3
 
-Draws noise, predicts it with --jobs 1 and --jobs N in turn, and checks that both give the same. Prints a line of JSON: images a second of both,
-the start of the processes left out, and their ratio (the median of the repeats). Leave the machine alone meanwhile.
+Draws noise, predicts it with one process and with N in turn, and checks that both give the same. Prints a line of JSON:
+images a second of both, the start of the processes left out, and their ratio (the median of the repeats). Leave the
+machine alone meanwhile.
 """
 
 import argparse
