@@ -85,3 +85,17 @@ def deadly_task(folder, seed):
     if seed == 1:
         time.sleep(60)
     return tiny_task(seed)
+
+
+class DeadlyPredictor:
+    """Predicts files; the first process that gets one of a certain name tells its number and waits to be killed."""
+
+    def __init__(self, predict, folder, name):
+        self.predict, self.victim, self.name = predict, Path(folder) / "victim", name
+
+    def __call__(self, paths):
+        if any(path.endswith(self.name) for path in paths) and not self.victim.exists():
+            self.victim.with_name("number").write_text(str(os.getpid()))
+            self.victim.with_name("number").rename(self.victim)
+            time.sleep(60)
+        return self.predict(paths)

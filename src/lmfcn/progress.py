@@ -1,5 +1,6 @@
 """Progress bars for whatever takes more than a moment."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -9,11 +10,17 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    ProgressColumn,
     SpinnerColumn,
+    Task,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
+
+SECONDS_BETWEEN_LINES = 60.0
+"""In log files and pipes."""
 
 Advance = Callable[[str], None]
 """Moves the bar one epoch on, with a note to show beside it."""
@@ -58,16 +65,47 @@ def epoch_progress(title: str, n_epochs: int, *, visible: bool) -> Iterator[Adva
 
 @contextmanager
 def count_progress(title: str, *, visible: bool) -> Iterator[Callable[[], None]]:
-    """Show on standard error how many items are done while the block runs, when nobody knows how many there are."""
+    """Show on standard error how many items are done while the block runs, when nobody knows how many there are.
+
+    Where a bar cannot move, as in log files, there is a line every minute.
+    """
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}"),
         TextColumn("{task.completed:,.0f}"),
+        _Speed(),
         TimeElapsedColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), disable=not visible, transient=True) as bar:
+    console = Console(stderr=True)
+    if visible and not console.is_terminal:
+        yield _plain_counts(title, console)
+        return
+    with Progress(*columns, console=console, disable=not visible, transient=True) as bar:
         task = bar.add_task(title, total=None)
         yield lambda: bar.advance(task)
+
+
+class _Speed(ProgressColumn):
+    """How many items a second."""
+
+    def render(self, task: Task) -> Text:
+        return Text("" if task.speed is None else f"{task.speed:,.1f} a second")
+
+
+def _plain_counts(title: str, console: Console) -> Callable[[], None]:
+    """Return what counts items, and says every minute how many there are."""
+    numbers, start = count(1), time.monotonic()
+    told = start
+
+    def advance() -> None:
+        nonlocal told
+        number, now = next(numbers), time.monotonic()
+        if now - told >= SECONDS_BETWEEN_LINES:
+            told = now
+            speed = number / (now - start)
+            console.print(f"{title} {number:,}  {speed:,.1f} a second", highlight=False, soft_wrap=True)
+
+    return advance
 
 
 def _plain_lines(title: str, n_epochs: int, console: Console) -> Advance:

@@ -93,7 +93,7 @@ def test_nothing_is_left_half_written(command, model, trees, tmp_path, monkeypat
     (tmp_path / "rows.csv").write_text("before")
     code, told, _ = command("predict", model, trees, "-o", "rows.csv")
     assert (code, told) == (130, "")
-    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "rows.csv.part"]
     assert (tmp_path / "rows.csv").read_text() == "before"
 
 
@@ -101,8 +101,14 @@ def test_nothing_is_left_half_written(command, model, trees, tmp_path, monkeypat
     ("arguments", "sentence"),
     [
         (["MODEL", "empty"], "No image was found; give images, folders that hold some, or paths on standard input."),
-        (["MODEL", "empty", "--format", "xml"], "--format must be one of 'table', 'csv', 'jsonl', got 'xml'."),
+        (
+            ["MODEL", "empty", "--format", "xml"],
+            "--format must be one of 'table', 'csv', 'jsonl', 'parquet', got 'xml'.",
+        ),
         (["MODEL", "empty", "--reject", "2"], "--reject must be between 0 and 1, got 2.0."),
+        (["MODEL", "empty", "--resume"], "--resume needs a file; add -o FILE."),
+        (["MODEL", "empty", "--format", "parquet"], "--format parquet needs a file; add -o FILE."),
+        (["MODEL", "empty", "-o", "none/rows.csv"], "none/rows.csv"),
         (["MODEL", "empty", "--set", "1"], "coverage must be between 0 and 1, got 1.0."),
         (["none.lmfcn", "empty"], "none.lmfcn"),
         (["empty", "empty"], "empty is not a file."),

@@ -105,3 +105,19 @@ def test_what_is_found_in_folders(tmp_path):
     found = list(find_images([str(tmp_path), "as it is.txt"]))
     assert sorted(found[:-1]) == [str(tmp_path / "a.png"), str(tmp_path / "deep" / "er" / "b.TIF")]
     assert found[-1] == "as it is.txt"
+
+
+def test_batches_come_in_order_and_others_wait_for_a_slow_one(monkeypatch):
+    def shuffled(function, batches, **_):
+        batches = iter(batches)
+        first, *others = [next(batches) for _ in range(3)]
+        assert next(batches) is None  # three are under way or held, and no more may be
+        yield from ((batch, function(batch)) for batch in others)
+        yield first, function(first)
+        yield from ((batch, function(batch)) for batch in batches)
+
+    monkeypatch.setattr(streaming, "as_completed", shuffled)
+    monkeypatch.setattr(streaming, "_MOST_AHEAD", 3)
+    paths = [str(number) for number in range(10)]
+    rows = stream_predictions(lambda batch: [FilePrediction(path, None, "") for path in batch], paths, batch=2)
+    assert [row.path for row in rows] == paths

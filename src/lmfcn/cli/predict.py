@@ -1,12 +1,12 @@
 """`lmfcn predict`: the classes of any number of images."""
 
-import io
+import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from typer import Argument, Option
@@ -15,10 +15,12 @@ from lmfcn.cli.config import ConfigFile, SaveConfig, save_config
 from lmfcn.cli.telling import Quiet, Teller, counted
 
 if TYPE_CHECKING:
-    from lmfcn.cli.rows import RowWriter
+    from lmfcn.cli.places import Place
+    from lmfcn.inference.journal import Journal
+    from lmfcn.inference.model import TextureModel
     from lmfcn.inference.streaming import FilePrediction
 
-_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
+_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
 
 
 def predict(
@@ -31,7 +33,9 @@ def predict(
     form: Annotated[
         str | None,
         Option(
-            "--format", metavar="KIND", help="table, csv or jsonl; by FILE's ending, table on a terminal, else csv."
+            "--format",
+            metavar="KIND",
+            help="table, csv, jsonl or parquet; by FILE's ending, table on a terminal, else csv.",
         ),
     ] = None,
     proba: Annotated[bool, Option("--proba", help="The probability of every class.")] = False,
@@ -41,6 +45,11 @@ def predict(
     reject: Annotated[
         float | None, Option("--reject", metavar="SHARE", help="No class below this probability, such as 0.8.")
     ] = None,
+    jobs: Annotated[
+        int | None, Option("--jobs", "-j", min=1, help="Processes on this machine, each with one thread.")
+    ] = None,
+    scheduler: Annotated[str | None, Option(metavar="ADDRESS", help="Of a dask cluster that does the work.")] = None,
+    resume: Annotated[bool, Option("--resume", help="Go on where a run that was to write FILE has stopped.")] = False,
     config: ConfigFile = None,
     save_config_to: SaveConfig = None,
     quiet: Quiet = False,
@@ -48,52 +57,115 @@ def predict(
     """Predict the classes of images, a line each, in constant memory.
 
     Images are brought to the size and colour that the model was trained with. Files that cannot be used are named on
-    standard error and left out; the command then ends with code 1.
+    standard error and left out; the command then ends with code 1. With --jobs or --scheduler images are read where
+    they are predicted; rows keep the order of the files.
     """
-    from lmfcn.cli.rows import FORMATS, RowWriter
+    from lmfcn.cli.places import Printed, file_writer, is_complete, write_file
+    from lmfcn.cli.rows import FORMATS, Judge, RowWriter
     from lmfcn.inference.files import load
-    from lmfcn.inference.streaming import find_images, predict_paths, stream_predictions
     from lmfcn.parameters import check_choice
 
     del config  # it has spoken before
     chosen = form or _usual_format(output)
     check_choice("--format", chosen, FORMATS)
+    _check_file_is_given(output, chosen, resume=resume)
     save_config(context, save_config_to)
+    teller = Teller(quiet)
+    if resume and output is not None and is_complete(output):
+        teller.note(f"{output} is complete, nothing is left to resume; without --resume it is made anew.")
+        return
     loaded = load(model)
-    writer = RowWriter(loaded, chosen, proba=proba, coverage=coverage, reject=reject)
-    rows = stream_predictions(partial(predict_paths, loaded), find_images(_given(paths)))
-    with _opened(output) as file:
-        n_good, n_bad = _write(rows, writer, file, visible=_can_show_progress(output) and not quiet)
-    note = f"{counted(n_good, 'image')} predicted" + (f", {n_bad} could not be used" if n_bad else "")
-    if n_bad or output is not None:
-        Teller(quiet).note(f"{note}.")
-    raise typer.Exit(1 if n_bad else 0)
+    judge = Judge(loaded, coverage, reject)
+    run = _Run(loaded, paths, jobs, scheduler, visible=_can_show_progress(output) and not quiet)
+    if output is None:
+        counts = run.fill(Printed(RowWriter(judge, chosen, proba=proba)))
+    else:
+        writer = file_writer(judge, chosen, proba=proba)
+        with _journal(output, model, teller, resume=resume) as journal:
+            counts = run.fill(journal)
+            write_file(output, journal, writer)
+            if not counts.bad:
+                journal.remove()
+    if counts.bad or output is not None:
+        again = " The same command with --resume tries these again." if output is not None and counts.bad else ""
+        teller.note(counts.sentence + again)
+    raise typer.Exit(1 if counts.bad else 0)
 
 
-def _write(rows: "Iterable[FilePrediction]", writer: "RowWriter", file: TextIO, *, visible: bool) -> tuple[int, int]:
-    """Write what comes, name what does not; return how many there were of both."""
-    from lmfcn.progress import count_progress
+class _Counts(NamedTuple):
+    """How many images came out well, or not, or were there before."""
 
-    n_good = n_bad = 0
-    with count_progress("Predicting", visible=visible) as advance:
-        for row in rows:
-            if row.probabilities is None:
-                typer.echo(f"{row.path}: {row.error}", err=True)
-                n_bad += 1
-            else:
-                file.write(writer.begin() if n_good == 0 else "")
-                file.write(writer.line(row.path, row.probabilities))
-                n_good += 1
-            advance()
-    if n_good + n_bad == 0:
-        raise ValueError("No image was found; give images, folders that hold some, or paths on standard input.")
-    return n_good, n_bad
+    good: int
+    bad: int
+    before: int
+
+    @property
+    def sentence(self) -> str:
+        bad = f", {self.bad:,} could not be used" if self.bad else ""
+        before = f", {self.before:,} were there before" if self.before else ""
+        return f"{counted(self.good, 'image')} predicted{before}{bad}."
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What is to be predicted, and by whom."""
+
+    model: "TextureModel"
+    paths: list[str]
+    jobs: int | None
+    scheduler: str | None
+    visible: bool
+
+    def fill(self, place: "Place") -> _Counts:
+        """Put what comes into a place, name what does not; return how many there were of both."""
+        from lmfcn.progress import count_progress
+
+        n_good = n_bad = 0
+        with count_progress("Predicting", visible=self.visible) as advance:
+            for row in self._rows(place):
+                if row.probabilities is None:
+                    typer.echo(f"{row.path}: {row.error}", err=True)
+                    n_bad += 1
+                else:
+                    place.add(row.path, row.probabilities)
+                    n_good += 1
+                advance()
+        if n_good + n_bad + place.n_before == 0:
+            raise ValueError("No image was found; give images, folders that hold some, or paths on standard input.")
+        return _Counts(n_good, n_bad, place.n_before)
+
+    def _rows(self, place: "Place") -> "Iterator[FilePrediction]":
+        from lmfcn.distribution import WithThreads
+        from lmfcn.inference.streaming import FilePredictor, find_images, stream_predictions
+
+        predict = FilePredictor(self.model, os.getcwd())
+        paths = (path for path in find_images(_given(self.paths)) if path not in place)
+        if self.jobs is None and self.scheduler is None:
+            return stream_predictions(predict, paths)
+        # Of one thread each, so that not a bit depends on how many there are, nor on their machines' cores.
+        return stream_predictions(WithThreads(predict, 1), paths, jobs=self.jobs or 1, scheduler=self.scheduler)
+
+
+@contextmanager
+def _journal(output: Path, model: Path, teller: Teller, *, resume: bool) -> "Iterator[Journal]":
+    """Open what survives when the block does not, and say so then."""
+    from lmfcn.inference.journal import Journal
+
+    with Journal(output, model, resume=resume) as journal:
+        try:
+            yield journal
+        except BaseException:
+            if len(journal) > 0:
+                teller.note(f"{counted(len(journal), 'prediction')} kept; the same command with --resume goes on.")
+            raise
 
 
 def _given(paths: list[str]) -> Iterator[str]:
+    from lmfcn.cli.places import keep_odd_names
+
     for path in paths:
         if path == "-":
-            _keep_odd_names(sys.stdin)
+            keep_odd_names(sys.stdin)
             yield from (line.rstrip("\r\n") for line in sys.stdin if line.strip())
         else:
             yield path
@@ -105,29 +177,12 @@ def _usual_format(output: Path | None) -> str:
     return "table" if sys.stdout.isatty() else "csv"
 
 
+def _check_file_is_given(output: Path | None, form: str, *, resume: bool) -> None:
+    asked = "--resume" if resume else "--format parquet"
+    if output is None and (resume or form == "parquet"):
+        raise ValueError(f"{asked} needs a file; add -o FILE.")
+
+
 def _can_show_progress(output: Path | None) -> bool:
-    """Tell whether a bar has a place of its own; among the lines of a table it would tear them apart."""
-    return sys.stderr.isatty() and (output is not None or not sys.stdout.isatty())
-
-
-@contextmanager
-def _opened(output: Path | None) -> Iterator[TextIO]:
-    if output is None:
-        _keep_odd_names(sys.stdout)
-        yield sys.stdout
-        return
-    from lmfcn.files import whole_file
-
-    with whole_file(output) as file:
-        text = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="")
-        try:
-            yield text
-        finally:
-            text.detach()  # which writes what is waiting, and leaves the file open
-
-
-def _keep_odd_names(stream: TextIO) -> None:
-    """Let names of files that are not UTF-8 come in and go out as they are."""
-    reconfigure = getattr(stream, "reconfigure", None)
-    if reconfigure is not None:
-        reconfigure(errors="surrogateescape")
+    """Tell whether progress has a place of its own; among the lines of a table it would tear them apart."""
+    return output is not None or not (sys.stderr.isatty() and sys.stdout.isatty())

@@ -3,8 +3,8 @@
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import count, islice
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from lmfcn.inference.model import TextureModel
 
 BATCH = 64
 """Files that are predicted together."""
+
+_MOST_AHEAD = 1024
+"""Batches that may be done before one that takes longer; what is held for them is small."""
 
 _READ_AT_ONCE = 8
 _HELD_BYTES = 2**27
@@ -56,20 +59,62 @@ def find_images(paths: Iterable[str]) -> Iterator[str]:
 
 
 def stream_predictions(
-    predict: Callable[[Sequence[str]], list[FilePrediction]], paths: Iterable[str], batch: int = BATCH
+    predict: Callable[[Sequence[str]], list[FilePrediction]],
+    paths: Iterable[str],
+    batch: int = BATCH,
+    *,
+    jobs: int = 1,
+    scheduler: str | None = None,
 ) -> Iterator[FilePrediction]:
-    """Yield a prediction for every path; only one batch of them is held at any time.
+    """Yield a prediction for every path, in their order; only a few batches of them are held at any time.
+
+    A process that dies loses the batch that it was busy with, which is run again; the files of a batch that cannot be
+    predicted, wherever it is tried, come with the reason.
 
     Parameters
     ----------
     predict : callable
-        From a batch of paths to their predictions, such as `functools.partial(predict_paths, model)`.
+        From a batch of paths to their predictions, such as a `FilePredictor`.
     paths : iterable of str
         May be endless.
     batch : int
+    jobs, scheduler : int, str
+        Processes on this machine, or the address of a dask cluster, as for `lmfcn.distribution.as_completed`.
     """
-    for _, rows in as_completed(predict, _batches(paths, batch)):
-        yield from rows
+    held: dict[int, list[FilePrediction]] = {}
+    n_given = 0
+
+    def asked() -> Iterator[_Batch | None]:
+        for each in _batches(paths, batch):
+            while each.number >= n_given + _MOST_AHEAD:
+                yield None  # the others wait for a batch that takes long
+            yield each
+
+    for one, rows in as_completed(_OnBatches(predict), asked(), jobs=jobs, scheduler=scheduler, catch=RuntimeError):
+        held[one.number] = _without(one, rows) if isinstance(rows, RuntimeError) else rows
+        while n_given in held:
+            yield from held.pop(n_given)
+            n_given += 1
+
+
+@dataclass(frozen=True)
+class FilePredictor:
+    """Predicts batches of files wherever it is sent, with the model that it carries.
+
+    Parameters
+    ----------
+    model : TextureModel
+    folder : str
+        To which relative paths refer; workers may have been started elsewhere.
+    """
+
+    model: TextureModel
+    folder: str = ""
+
+    def __call__(self, paths: Sequence[str]) -> list[FilePrediction]:
+        """Return a prediction for every path, under the name that it was given."""
+        rows = predict_paths(self.model, [os.path.join(self.folder, path) for path in paths])
+        return [replace(row, path=path) for row, path in zip(rows, paths, strict=True)]
 
 
 def predict_paths(model: TextureModel, paths: Sequence[str]) -> list[FilePrediction]:
@@ -129,7 +174,33 @@ def _check(form: ImageForm, path: str, image: np.ndarray) -> None:
         raise ImageError(path, str(error)) from error
 
 
-def _batches(paths: Iterable[str], size: int) -> Iterator[list[str]]:
+@dataclass(frozen=True)
+class _Batch:
+    number: int
+    paths: list[str]
+
+    def __str__(self) -> str:
+        return f"{len(self.paths)} files from {self.paths[0]} on"
+
+
+@dataclass(frozen=True)
+class _OnBatches:
+    predict: Callable[[Sequence[str]], list[FilePrediction]]
+
+    def __call__(self, batch: _Batch) -> list[FilePrediction]:
+        return self.predict(batch.paths)
+
+
+def _batches(paths: Iterable[str], size: int) -> Iterator[_Batch]:
     paths = iter(paths)
-    while batch := list(islice(paths, size)):
-        yield batch
+    for number in count():
+        batch = list(islice(paths, size))
+        if not batch:
+            return
+        yield _Batch(number, batch)
+
+
+def _without(batch: _Batch, error: RuntimeError) -> list[FilePrediction]:
+    """Return the reason for every file; only its first line, as torch goes on with where in its source it happened."""
+    reason = f"could not be predicted: {(str(error) or type(error).__name__).splitlines()[0]}"
+    return [FilePrediction(path, None, reason) for path in batch.paths]

@@ -1,0 +1,129 @@
+"""`lmfcn predict` with several processes or machines, stopped and resumed, and as Parquet."""
+
+import sys
+import threading
+import time
+
+import numpy as np
+import pytest
+from own_images import save_images
+
+import lmfcn
+import pieces_of_work as pieces
+from lmfcn.distribution import LostWorkerError
+from lmfcn.inference import streaming
+from lmfcn.inference.journal import Journal
+
+
+@pytest.fixture(scope="module")
+def tiles(tmp_path_factory):
+    """More images than two batches hold, and one that is none."""
+    folder = save_images(tmp_path_factory.mktemp("tiles") / "tiles", n_per_class=75)
+    (folder / "bark" / "bad.png").write_text("no image")
+    return folder
+
+
+@pytest.fixture
+def lines(command, model, tiles, tmp_path):
+    """What one process writes."""
+    command("predict", model, tiles, "--proba", "-o", "expected.csv")
+    (tmp_path / "expected.csv.part").unlink()  # which is there because of the bad file
+    return (tmp_path / "expected.csv").read_text()
+
+
+def test_two_processes_write_the_same_file(command, model, tiles, lines, tmp_path):
+    code, _, said = command("predict", model, tiles, "--proba", "--jobs", "2", "-o", "rows.csv")
+    assert code == 1
+    assert said.splitlines() == [
+        f"{tiles}/bark/bad.png: is not an image of a known format",
+        "150 images predicted, 1 could not be used. The same command with --resume tries these again.",
+    ]
+    assert (tmp_path / "rows.csv").read_text() == lines
+
+
+def test_a_killed_worker_changes_nothing(command, model, tiles, lines, cluster, tmp_path, monkeypatch):
+    def kill_the_victim():
+        while not (tmp_path / "victim").exists():
+            time.sleep(0.05)
+        cluster.kill(int((tmp_path / "victim").read_text()))
+
+    real = streaming.FilePredictor
+    monkeypatch.setattr(
+        streaming, "FilePredictor", lambda *given: pieces.DeadlyPredictor(real(*given), tmp_path, "wood/7.png")
+    )
+    address, killer = cluster.grow_to(2), threading.Thread(target=kill_the_victim)
+    killer.start()
+    code, _, _ = command("predict", model, tiles, "--proba", "--scheduler", address, "-o", "rows.csv")
+    killer.join()
+    assert code == 1
+    assert len([worker for worker in cluster.workers if worker.poll() is None]) == 1
+    assert (tmp_path / "rows.csv").read_text() == lines
+
+
+def test_a_stopped_run_goes_on(command, model, tiles, lines, tmp_path, monkeypatch):
+    real = Journal.add
+
+    def stop(journal, *row):
+        if len(journal) == 100:
+            raise KeyboardInterrupt
+        real(journal, *row)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "add", stop)
+        code, _, said = command("predict", model, tiles, "-o", "rows.csv")
+    assert code == 130
+    assert said.endswith("100 predictions kept; the same command with --resume goes on.\nStopped.\n")
+    assert not (tmp_path / "rows.csv").exists()
+    content = (tmp_path / "rows.csv.part").read_bytes()
+    (tmp_path / "rows.csv.part").write_bytes(content[:-20])  # as a machine leaves it that goes down
+    code, _, said = command("predict", model, tiles, "--proba", "-o", "rows.csv", "--resume")
+    assert code == 1
+    assert "51 images predicted, 99 were there before, 1 could not be used." in said
+    assert (tmp_path / "rows.csv").read_text() == lines
+
+
+def test_files_that_nobody_survives_are_named_and_tried_again(command, model, trees, tmp_path, monkeypatch):
+    def lose(_, batches, **__):
+        for batch in batches:
+            yield batch, LostWorkerError(f"3 processes died while they worked on {batch}; why is not known.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(streaming, "as_completed", lose)
+        code, _, said = command("predict", model, trees, "-o", "rows.csv", "-j", "2")
+    assert code == 1
+    assert said.count("could not be predicted: 3 processes died while they worked on 20 files from") == 20
+    code, _, said = command("predict", model, trees, "-o", "again.csv", "--resume")
+    assert (code, said) == (0, "20 images predicted.\n")
+    assert [path.name for path in tmp_path.glob("again*")] == ["again.csv"]
+    code, _, said = command("predict", model, trees, "-o", "again.csv", "--resume")
+    assert (code, said) == (
+        0,
+        "again.csv is complete, nothing is left to resume; without --resume it is made anew.\n",
+    )
+
+
+def test_parquet_comes_back_as_it_was(command, model, trees, tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    odd = tmp_path / "odd\udcff.png"
+    odd.write_bytes((trees / "bark" / "0.png").read_bytes())
+    arguments = ("--proba", "--set", "0.7", "--reject", "0.9")
+    code, *_ = command("predict", model, odd, trees, *arguments, "-o", "rows.parquet")
+    assert code == 0
+    rows = parquet.read_table(tmp_path / "rows.parquet").to_pylist()
+    assert rows[0]["path"] == f"{tmp_path}/odd\\udcff.png"
+    loaded = lmfcn.load(model)
+    predicted = loaded.predict_proba([row["path"] for row in rows[1:]])
+    assert np.allclose([[row["p(bark)"], row["p(wood)"]] for row in rows[1:]], predicted, atol=1e-6)
+    for row in rows:
+        best = max("bark", "wood", key=lambda name: row[f"p({name})"])
+        assert row["probability"] == row[f"p({best})"]
+        assert row["label"] == (best if row["probability"] >= 0.9 else None)
+        assert best in row["set"]
+
+
+def test_without_pyarrow_it_says_so_before_any_work(command, model, trees, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    code, _, said = command("predict", model, trees, "-o", "rows.parquet")
+    assert code == 2
+    assert "This needs pyarrow: pip install 'lmfcn[parquet]'" in said
+    assert list(tmp_path.iterdir()) == []
