@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 import typer
 from typer import Argument, Option
 
+from lmfcn.cli.arguments import ModelFile, Quiet
 from lmfcn.cli.config import ConfigFile, SaveConfig, save_config
-from lmfcn.cli.telling import Quiet, Teller, counted
+from lmfcn.cli.telling import Teller, counted
 
 if TYPE_CHECKING:
     from lmfcn.cli.rows import RowWriter
@@ -23,8 +24,10 @@ _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
 def predict(
     context: typer.Context,
-    model: Annotated[Path, Argument(help="File that lmfcn train wrote.")],
-    paths: Annotated[list[str], Argument(help="Images, folders of images, or - for paths on standard input.")],
+    model: ModelFile,
+    paths: Annotated[
+        list[str], Argument(metavar="PATHS...", help="Images, folders of images, or - for paths on standard input.")
+    ],
     output: Annotated[
         Path | None, Option("--output", "-o", metavar="FILE", help="Write there, whole or not at all.")
     ] = None,
@@ -77,11 +80,11 @@ def _write(rows: "Iterable[FilePrediction]", writer: "RowWriter", file: TextIO, 
     n_good = n_bad = 0
     with count_progress("Predicting", visible=visible) as advance:
         for row in rows:
+            file.write(writer.begin() if n_good + n_bad == 0 else "")
             if row.probabilities is None:
                 typer.echo(f"{row.path}: {row.error}", err=True)
                 n_bad += 1
             else:
-                file.write(writer.begin() if n_good == 0 else "")
                 file.write(writer.line(row.path, row.probabilities))
                 n_good += 1
             advance()

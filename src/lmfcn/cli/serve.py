@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
+from lmfcn.cli.arguments import GalleryFile, ModelFile
+
 if TYPE_CHECKING:
     from lmfcn.explain.gallery import Gallery
     from lmfcn.inference.model import TextureModel
@@ -16,13 +18,13 @@ _FILES_OF_A_REQUEST = 4  # as large as they may be; smaller ones can be more
 
 
 def serve(
-    model: Annotated[Path, typer.Argument(help="File of a fitted model, such as model.lmfcn.")],
+    model: ModelFile,
     port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     host: Annotated[str, Option(help="Where to listen; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     token: Annotated[
         str | None, Option(envvar="LMFCN_TOKEN", show_envvar=True, help="Secret that requests must bring.")
     ] = None,
-    gallery: Annotated[Path | None, Option(help="Training images to show; those beside MODEL by default.")] = None,
+    gallery: GalleryFile = None,
     allow_host: Annotated[list[str] | None, Option(metavar="NAME", help="Another name of this server.")] = None,
     max_files: Annotated[int, Option(min=1, help="Images in one request.")] = 200,
     max_megabytes: Annotated[float, Option(min=0.001, help="Of one file; a request may have four times as many.")] = 32,
