@@ -21,6 +21,8 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file under a temporary name; it gets its own when the block ends well, and goes when it does not."""
+    if Path(path).is_dir():
+        raise ValueError(f"{path} is a folder; give the name of a file.")
     given, path = path, Path(os.path.realpath(path))  # what a link leads to is replaced, not the link
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
@@ -41,9 +43,7 @@ def whole_file(path: str | Path) -> Iterator[BinaryIO]:
 def check_writable(path: str | Path) -> None:
     """Raise now the error that writing a file would raise after long work; nothing is left there."""
     path = Path(path)
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; give the name of a file.")
-    if path.exists():
+    if path.is_file():
         path.open("ab").close()
         return
     with whole_file(path):
