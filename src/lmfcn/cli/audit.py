@@ -9,6 +9,7 @@ import typer
 from typer import Option
 
 from lmfcn.cli.arguments import Color, Data, Quiet, Size
+from lmfcn.cli.telling import Teller, counted
 
 if TYPE_CHECKING:
     from lmfcn.data.collections import ImageCollection
@@ -47,7 +48,8 @@ def audit(
         raise ValueError("--quick takes the untrained network, --model yours; give one of them.")
     images = _open(data, size, color, framed_by_model=model is not None)
     with made_folder(output):
-        latents, origin = latents_for_audit(images, model, seed, quick=quick, verbose=not quiet)
+        with Teller(quiet or model is None).busy(f"Encoding {counted(len(images), 'image')}"):
+            latents, origin = latents_for_audit(images, model, seed, quick=quick, verbose=not quiet)
         found = look_at(latents, images.labels, images.groups, verbose=not quiet)
     audited = Audited(found, images.paths, origin)
     write_audit_table(audited, output / "audit.csv")

@@ -7,6 +7,7 @@ import typer
 from typer import Option
 
 from lmfcn.cli.arguments import GalleryFile, ModelFile
+from lmfcn.cli.telling import Teller
 
 if TYPE_CHECKING:
     from lmfcn.explain.gallery import Gallery
@@ -38,15 +39,16 @@ def serve(
     the decision comes from, and its place among the training images. Only this machine can reach it unless --host
     says otherwise. No image is kept. Ctrl-C ends it.
     """
-    from lmfcn.inference.files import load
-    from lmfcn.serve import server
-
-    running = server()
-    from lmfcn.serve.app import make_app
-
     _check_token(token)
+    with Teller(quiet).busy(f"Loading {model.name}"):
+        from lmfcn.inference.files import load
+        from lmfcn.serve import server
+
+        running = server()
+        from lmfcn.serve.app import make_app
+
+        fitted = load(model)
     local = running.is_loopback(host)
-    fitted = load(model)
     images = _load_gallery(model, gallery, fitted)
     limits = running.share_cores(_limits(fitted, max_files, max_megabytes, max_megapixels))
     app = make_app(fitted, images, limits, token, _hosts(host, allow_host or [], local=local))

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +33,10 @@ class Teller:
         """Tell what one does next, to people."""
         if not self.as_json:
             self.note(f"Next: {command}")
+
+    def busy(self, text: str) -> AbstractContextManager[object]:
+        """Show a sign of life on a terminal while a block runs that has no bar of its own."""
+        return nullcontext() if self.quiet else Console(stderr=True).status(escape(text))
 
     def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Show rows of text, all but the first column aligned to the right."""
