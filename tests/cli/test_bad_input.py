@@ -113,7 +113,8 @@ def test_one_class_is_not_enough(refused, name):
     assert refused(TAKES_DATA[name], "one") == "one must hold at least two classes, got one: bark."
 
 
-def test_one_class_is_a_finding_of_inspect_and_a_question_to_a_model(command, place):
+@pytest.mark.usefixtures("place")
+def test_one_class_is_a_finding_of_inspect_and_a_question_to_a_model(command):
     code, out, _ = command("inspect", "one")
     assert code == 1
     assert "Problem: There must be at least two classes, but there is 1.\nNot fit for training." in out
@@ -141,7 +142,7 @@ def test_a_folder_where_a_file_is_written(refused, name):
 @pytest.mark.parametrize(
     ("bad", "reason"), [("missing", "does not exist"), ("text.lmfcn", "is not an image"), ("empty", "is a folder")]
 )
-def test_what_is_no_image(refused, command, place, bad, reason):
+def test_what_is_no_image(refused, command, bad, reason):
     assert refused(("explain", "model.lmfcn", "BAD", "-o", "out"), bad).startswith(f"{bad}: {reason}")
     if bad == "empty":
         assert refused(("predict", "model.lmfcn", "BAD", "-o", "out"), bad).startswith("No image was found")
