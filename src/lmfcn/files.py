@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -21,7 +21,9 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file under a temporary name; it gets its own when the block ends well, and goes when it does not."""
-    path = Path(os.path.realpath(path))  # what a link leads to is replaced, not the link
+    if Path(path).is_dir():
+        raise ValueError(f"{path} is a folder; give the name of a file.")
+    given, path = path, Path(os.path.realpath(path))  # what a link leads to is replaced, not the link
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
         with unfinished.open("wb") as file:
@@ -29,5 +31,39 @@ def whole_file(path: str | Path) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
+    except OSError as error:
+        if error.filename == str(unfinished):
+            error.filename = str(given)  # the only name that the user knows
+        raise
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+
+
+def check_writable(path: str | Path) -> None:
+    """Raise now the error that writing a file would raise after long work; nothing is left there."""
+    path = Path(path)
+    if path.is_file():
+        path.open("ab").close()
+        return
+    with whole_file(path):
+        pass
+    path.unlink()
+
+
+@contextmanager
+def made_folder(path: str | Path) -> Iterator[Path]:
+    """Make a folder that can be written to; if the block fails, it goes again unless something is in it."""
+    path = Path(path)
+    missing = [folder for folder in (path, *path.parents) if not folder.exists()]
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{path} is a file; give the name of a folder.")
+    path.mkdir(parents=True, exist_ok=True)
+    try:
+        check_writable(path / "lmfcn-was-here")
+        yield path
+    except BaseException:
+        for folder in missing:
+            with suppress(OSError):
+                folder.rmdir()
+        raise

@@ -37,8 +37,13 @@ def progress_note(score: float | None, n_support: int | None = None) -> str:
 
 @contextmanager
 def item_progress(title: str, n_items: int, *, visible: bool) -> Iterator[Callable[[], None]]:
-    """Show a bar over `n_items` on standard error while the block runs, if `visible`."""
-    with Progress(console=Console(stderr=True), disable=not visible) as bar:
+    """Show a bar over `n_items` on standard error while the block runs, if `visible`; a plain line in log files."""
+    console = Console(stderr=True)
+    if visible and not (console.is_terminal or console.is_jupyter):
+        console.print(f"{title}: {n_items}", highlight=False, soft_wrap=True)
+        yield lambda: None
+        return
+    with Progress(console=console, disable=not visible) as bar:
         task = bar.add_task(title, total=n_items)
         yield lambda: bar.advance(task)
 

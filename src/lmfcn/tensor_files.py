@@ -84,7 +84,7 @@ def _read_checked(path: Path) -> bytes:
     with path.open("rb") as file:
         start = file.read(8)
         if int.from_bytes(start, "little") > LARGEST_HEADER:
-            raise FileError(f"{path} is not in the safetensors format.")
+            raise FileError(f"{path} is not in the safetensors format, so lmfcn did not write it.")
         return start + file.read()
 
 

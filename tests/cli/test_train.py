@@ -161,7 +161,7 @@ def test_without_the_extra_there_is_a_model_but_no_report(command, trees, tmp_pa
     [
         (["nothing"], "nothing does not exist."),
         (["empty"], "empty must hold one folder of images per class, but no image was found in it."),
-        (["one"], "y must hold at least two classes, got 1 class: ['bark']."),
+        (["one"], "one must hold at least two classes, got one: bark."),
         (["mixed"], "1 channel of uint8 but"),
         (["trees", "--color", "red"], "--color must be one of 'keep', 'grey', 'rgb', got 'red'."),
         (["trees", "--strategy", "best"], "strategy must be one of 'joint', 'one-vs-all', got 'best'."),

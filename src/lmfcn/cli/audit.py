@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
+from lmfcn.cli.arguments import Color, Data, Quiet, Size
+from lmfcn.cli.telling import Teller, counted
+
 if TYPE_CHECKING:
     from lmfcn.data.collections import ImageCollection
     from lmfcn.explain.audit_table import Audited
@@ -16,16 +19,20 @@ _SHOWN = 10
 
 
 def audit(
-    data: Annotated[Path, typer.Argument(help="Folder of class folders, table (.csv, .tsv), list (.txt) or .npz.")],
-    model: Annotated[Path | None, Option(help="Model to encode the images with; else one is trained.")] = None,
-    output: Annotated[Path, Option("--output", "-o", help="Folder for audit.html and audit.csv.")] = Path("audit"),
-    size: Annotated[int | None, Option(min=8, metavar="PIXELS", help="Side to bring all images to.")] = None,
-    color: Annotated[str, Option(help="keep, grey or rgb: for images of mixed kinds.")] = "keep",
+    data: Data,
+    model: Annotated[
+        Path | None, Option(metavar="FILE", help="Model to encode the images with; else one is trained.")
+    ] = None,
+    output: Annotated[
+        Path, Option("--output", "-o", metavar="DIR", help="Folder for audit.html and audit.csv.")
+    ] = Path("audit"),
+    size: Size = None,
+    color: Color = "keep",
     seed: Annotated[int, Option(min=0, help="Of the training: same seed, same result.")] = 0,
     quick: Annotated[
         bool, Option("--quick", help="Untrained network: seconds instead of minutes, finds less.")
     ] = False,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bars.")] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Find training images that are likely mislabelled or there twice.
 
@@ -35,13 +42,15 @@ def audit(
     from lmfcn.explain.audit import audit as look_at
     from lmfcn.explain.audit_latents import latents_for_audit
     from lmfcn.explain.audit_table import Audited, write_audit_table
+    from lmfcn.files import made_folder
 
     if quick and model is not None:
         raise ValueError("--quick takes the untrained network, --model yours; give one of them.")
     images = _open(data, size, color, framed_by_model=model is not None)
-    output.mkdir(parents=True, exist_ok=True)
-    latents, origin = latents_for_audit(images, model, seed, quick=quick, verbose=not quiet)
-    found = look_at(latents, images.labels, images.groups, verbose=not quiet)
+    with made_folder(output):
+        with Teller(quiet or model is None).busy(f"Encoding {counted(len(images), 'image')}"):
+            latents, origin = latents_for_audit(images, model, seed, quick=quick, verbose=not quiet)
+        found = look_at(latents, images.labels, images.groups, verbose=not quiet)
     audited = Audited(found, images.paths, origin)
     write_audit_table(audited, output / "audit.csv")
     _tell(audited)
@@ -50,6 +59,7 @@ def audit(
 
 def _open(data: Path, size: int | None, color: str, *, framed_by_model: bool) -> "ImageCollection":
     from lmfcn.data.sources import open_collection
+    from lmfcn.experiments.own_data import check_classes
     from lmfcn.parameters import check_choice
 
     check_choice("--color", color, ("keep", "grey", "rgb"))
@@ -58,6 +68,7 @@ def _open(data: Path, size: int | None, color: str, *, framed_by_model: bool) ->
     images = open_collection(data, color=color)
     if images.labels is None:
         raise ValueError(f"{data} has no labels; an audit needs the class of every image.")
+    check_classes(data, images.labels)
     return images if size is None else images.resized(size)
 
 

@@ -9,20 +9,24 @@ import typer
 from rich.console import Console
 from typer import Option
 
+from lmfcn.cli.arguments import Color, Data, Size
+
 if TYPE_CHECKING:
-    from lmfcn.data.framing import Color
+    from lmfcn.data import framing
     from lmfcn.experiments.comparing import Comparison, Outcome
     from lmfcn.experiments.runs import Cell
 
 
 def compare(
-    data: Annotated[Path, typer.Argument(help="Folder of class folders, table (.csv, .tsv), list (.txt) or .npz.")],
-    output: Annotated[Path, Option("--output", "-o", help="Folder for runs, tables and report.")] = Path("comparison"),
+    data: Data,
+    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="Folder for runs, tables and report.")] = Path(
+        "comparison"
+    ),
     methods: Annotated[list[str] | None, Option(help="Names joined by commas, or all; eight by default.")] = None,
     repeats: Annotated[int | None, Option(min=1, help="Divisions of the images: 5, or 3 if quick.")] = None,
     time_budget: Annotated[float | None, Option(min=0.01, metavar="MINUTES", help="Begin nothing after this.")] = None,
-    size: Annotated[int | None, Option(min=8, metavar="PIXELS", help="Side to bring all images to.")] = None,
-    color: Annotated[str, Option(help="keep, grey or rgb: for images of mixed kinds.")] = "keep",
+    size: Size = None,
+    color: Color = "keep",
     seed: Annotated[int, Option(min=0, help="Of the first repeat; the others count on from it.")] = 0,
     ignore_split: Annotated[bool, Option("--ignore-split", help="Give up a division that DATA brings.")] = False,
     quick: Annotated[bool, Option("--quick", help="Few epochs, small images: a first look, not a verdict.")] = False,
@@ -41,15 +45,16 @@ def compare(
     from lmfcn.experiments.request import Request, prepare
     from lmfcn.experiments.results import write_results
     from lmfcn.experiments.selection import DEFAULT_METHODS
+    from lmfcn.files import made_folder
     from lmfcn.parameters import check_choice
 
     check_choice("--color", color, ("keep", "grey", "rgb"))
-    kept = cast("Color", color)
+    kept = cast("framing.Color", color)
     request = Request(
         data, output, methods or DEFAULT_METHODS, repeats, size, kept, seed, ignore_split, quick, jobs, scheduler
     )
-    output.mkdir(parents=True, exist_ok=True)
-    comparison = prepare(request, verbose=not quiet)
+    with made_folder(output):
+        comparison = prepare(request, verbose=not quiet)
     _tell_beforehand(comparison)
     failures, stopped = _measure(comparison, time_budget, live=not quiet and Console().is_terminal)
     outcome = Outcome(comparison, comparison.runs(), failures, request.command)

@@ -13,9 +13,11 @@ if TYPE_CHECKING:
 
 
 def demo(
-    output: Annotated[Path, Option("--output", "-o", help="Folder for report.html and the histories.")] = Path("demo"),
+    output: Annotated[
+        Path, Option("--output", "-o", metavar="DIR", help="Folder for report.html and the histories.")
+    ] = Path("demo"),
     epochs: Annotated[int, Option(min=1, help="Epochs of the two LMFCNs; the CNN gets twice as many.")] = 15,
-    size: Annotated[int, Option(min=8, help="Height and width of the images in pixels.")] = 64,
+    size: Annotated[int, Option(min=8, metavar="PIXELS", help="Side of the images.")] = 64,
     images: Annotated[int, Option(min=3, help="Training images per class.")] = 60,
     seed: Annotated[int, Option(min=0, help="Seed of images and weights: same seed, same result.")] = 0,
     quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bars, no table.")] = False,
@@ -26,12 +28,13 @@ def demo(
     noise apart. Takes two to three minutes on two cores.
     """
     from lmfcn.experiments.demo import DemoSettings, run_demo
+    from lmfcn.files import made_folder
     from lmfcn.report import demo_report_writer
 
     write_demo_report = demo_report_writer()
-    output.mkdir(parents=True, exist_ok=True)
     settings = DemoSettings(epochs=epochs, image_size=size, n_train=images, n_validation=images, seed=seed)
-    result = run_demo(settings, verbose=not quiet)
+    with made_folder(output):
+        result = run_demo(settings, verbose=not quiet)
     for run in result.runs:
         run.history.save(output / f"{run.name.lower().replace(', ', '-').replace(' ', '-')}.jsonl")
     write_demo_report(result, output / "report.html")

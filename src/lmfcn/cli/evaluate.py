@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
+from lmfcn.cli.arguments import AsJson, Data, ModelFile, Quiet
 from lmfcn.cli.config import ConfigFile, SaveConfig, save_config
 from lmfcn.cli.evaluation import tell_accuracy, tell_calibration, tell_confusion
-from lmfcn.cli.telling import AsJson, Quiet, Teller
+from lmfcn.cli.telling import Teller
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 
 def evaluate(
     context: typer.Context,
-    model: Annotated[Path, Argument(help="File that lmfcn train wrote.")],
-    data: Annotated[Path, Argument(help="Folder of class folders, table (.csv, .tsv), list (.txt) or .npz.")],
+    model: ModelFile,
+    data: Data,
     part: Annotated[
         str | None, Option(metavar="NAME", help="Part of divided images: test if there is one; or all.")
     ] = None,
@@ -40,10 +41,13 @@ def evaluate(
     are noticed.
     """
     from lmfcn.experiments.own_parts import only_sound
+    from lmfcn.files import check_writable
     from lmfcn.inference.evaluation import class_numbers_of, count_training_images, evaluate_predictions
     from lmfcn.inference.files import load
 
     del config  # it has spoken before
+    if csv_file is not None:
+        check_writable(csv_file)
     save_config(context, save_config_to)
     teller, loaded = Teller(quiet, as_json), load(model)
     images, name = _open(loaded, data, groups, part)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
+from lmfcn.cli.arguments import AsJson, GalleryFile, ModelFile, Quiet
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -19,17 +21,19 @@ if TYPE_CHECKING:
 
 
 def explain(
-    model: Annotated[Path, typer.Argument(help="Model file, such as model.lmfcn.")],
+    model: ModelFile,
     images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="Image files.")],
-    output: Annotated[Path, Option("--output", "-o", help="Folder for overlays and page.")] = Path("explanation"),
+    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="Folder for overlays and page.")] = Path(
+        "explanation"
+    ),
     top: Annotated[int, Option(min=1, help="Deciding images to list for and against.")] = 5,
     label: Annotated[
         str | None, Option("--class", metavar="NAME", help="Class to explain; else the predicted.")
     ] = None,
-    gallery: Annotated[Path | None, Option(help="Gallery file; else the one beside the model.")] = None,
-    format_: Annotated[str, Option("--format", help="html: a page; json: explanation.json.")] = "html",
-    as_json: Annotated[bool, Option("--json", help="Print JSON instead of text.")] = False,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bar.")] = False,
+    gallery: GalleryFile = None,
+    format_: Annotated[str, Option("--format", metavar="KIND", help="html: a page; json: explanation.json.")] = "html",
+    as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Explain predictions: the training images that decide, and where in the image.
 
@@ -37,6 +41,7 @@ def explain(
     """
     from lmfcn.explain.class_score import class_number
     from lmfcn.explain.explanation import explain as explain_one
+    from lmfcn.files import made_folder
     from lmfcn.inference.files import load
     from lmfcn.parameters import check_choice
 
@@ -46,8 +51,8 @@ def explain(
         class_number(loaded.classes, label)
     shown, missing = _gallery(loaded, model, gallery)
     ask = partial(explain_one, loaded, gallery=shown, label=label, top=top)
-    explained = _explain_all(loaded, images, ask, verbose=not quiet and len(images) > 1)
-    output.mkdir(parents=True, exist_ok=True)
+    with made_folder(output):
+        explained = _explain_all(loaded, images, ask, verbose=not quiet and len(images) > 1)
     written = _write(explained, output, format_)
     if as_json:
         typer.echo(json.dumps(_as_json(explained), indent=2))

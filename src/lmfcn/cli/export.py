@@ -6,16 +6,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
+from lmfcn.cli.arguments import ModelFile
+
 if TYPE_CHECKING:
     from lmfcn.export import Agreement
     from lmfcn.inference.model import TextureModel
 
 
 def export(
-    path: Annotated[Path, typer.Argument(metavar="MODEL", help="Model file that lmfcn wrote, such as model.lmfcn.")],
-    output: Annotated[Path, Option("--output", "-o", help="File to write: .onnx, or .pt2 for torch.export.")],
+    model: ModelFile,
+    output: Annotated[
+        Path, Option("--output", "-o", metavar="FILE", help="File to write: .onnx, or .pt2 for torch.export.")
+    ],
     images: Annotated[
-        Path | None, Option("--images", "-i", help="Your own images (folder, table, file), to compare with too.")
+        Path | None, Option("--images", "-i", metavar="DATA", help="Your own images, to compare answers on too.")
     ] = None,
     tolerance: Annotated[float, Option(min=0, help="Largest difference of scores and probabilities.")] = 1e-4,
     quiet: Annotated[bool, Option("--quiet", "-q", help="No progress, no summary.")] = False,
@@ -32,10 +36,10 @@ def export(
     from lmfcn.inference.files import load
 
     write = export_onnx if ending == ".onnx" else export_torch
-    model = load(path)
-    agreement = write(model, output, images=images, tolerance=tolerance, verbose=not quiet)
+    loaded = load(model)
+    agreement = write(loaded, output, images=images, tolerance=tolerance, verbose=not quiet)
     if not quiet:
-        typer.echo(_summary(model, agreement, output))
+        typer.echo(_summary(loaded, agreement, output))
 
 
 def _summary(model: "TextureModel", agreement: "Agreement", output: Path) -> str:

@@ -1,15 +1,13 @@
 """`lmfcn info`: what a model is and where it comes from."""
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Argument
-
-from lmfcn.cli.telling import AsJson, Teller, counted
+from lmfcn.cli.arguments import AsJson, ModelFile
+from lmfcn.cli.telling import Teller, counted
 
 
 def info(
-    model: Annotated[Path, Argument(help="File that lmfcn train wrote.")],
+    model: ModelFile,
     as_json: AsJson = False,
 ) -> None:
     """Tell what a model is: its classes, data, accuracy, size, parameters, versions."""

@@ -1,13 +1,14 @@
 """`lmfcn inspect`: what a collection holds and whether it is fit for training."""
 
+import shlex
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from typer import Option
+
+from lmfcn.cli.arguments import AsJson, Data, Quiet
+from lmfcn.cli.telling import Teller, counted
 
 if TYPE_CHECKING:
     from lmfcn.data.inspection import Inspection
@@ -16,9 +17,10 @@ _SHOWN = 20
 
 
 def inspect(
-    path: Annotated[Path, typer.Argument(help="Folder of class folders, table (.csv, .tsv), list (.txt) or .npz.")],
+    data: Data,
     headers_only: Annotated[bool, Option("--headers-only", help="Do not decode images; finds no duplicates.")] = False,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bars.")] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show classes, sizes, depths, groups and duplicates of a collection of images.
 
@@ -27,29 +29,42 @@ def inspect(
     from lmfcn.data.inspection import inspect as look_at
     from lmfcn.data.sources import open_collection
 
-    found = look_at(open_collection(path), pixels=not headers_only, verbose=not quiet)
-    _print(found, Console())
+    teller = Teller(quiet, as_json)
+    found = look_at(open_collection(data), pixels=not headers_only, verbose=not quiet)
+    _tell(teller, found)
+    if found.fit_for_training:
+        teller.hint(f"lmfcn train {shlex.quote(str(data))} -o model.lmfcn")
+    teller.give(_values(found))
     raise typer.Exit(0 if found.fit_for_training else 1)
 
 
-def _print(found: "Inspection", console: Console) -> None:
-    console.print(f"{found.n_images} images, {len(found.classes)} classes")
+def _tell(teller: Teller, found: "Inspection") -> None:
+    classes = "1 class" if len(found.classes) == 1 else f"{len(found.classes)} classes"
+    teller.say(f"{counted(found.n_images, 'image')}, {classes}")
     groups = found.groups_per_class
-    table = Table("class", "images", *(["groups"] if groups else []))
-    for label, count in found.classes.items():
-        table.add_row(label, str(count), *([str(groups[label])] if groups else []))
-    console.print(table)
+    rows = [[label, str(count), *([str(groups[label])] if groups else [])] for label, count in found.classes.items()]
+    teller.table(["class", "images", *(["groups"] if groups else [])], rows)
     for title, counts in (("sizes", found.sizes), ("channels", found.forms), ("formats", found.formats)):
-        console.print(f"{title}: {_most_common(counts)}", highlight=False)
+        teller.say(f"{title}: {_most_common(counts)}")
     if found.split:
-        console.print(f"split: {_most_common(found.split)}", highlight=False)
-    _print_list(console, "cannot be read", [str(error) for error in found.unreadable])
-    _print_list(console, "duplicates", found.duplicates)
+        teller.say(f"split: {_most_common(found.split)}")
+    _tell_list(teller, "cannot be read", [str(error) for error in found.unreadable])
+    _tell_list(teller, "duplicates", found.duplicates)
     for doubt in found.doubts:
-        console.print(f"[yellow]Note:[/] {doubt}", highlight=False)
+        teller.say(f"Note: {doubt}", style="yellow")
     for problem in found.problems:
-        console.print(f"[red]Problem:[/] {problem}", highlight=False)
-    console.print("Fit for training." if found.fit_for_training else "Not fit for training.")
+        teller.say(f"Problem: {problem}", style="red")
+    teller.say("Fit for training." if found.fit_for_training else "Not fit for training.")
+
+
+def _values(found: "Inspection") -> dict[str, Any]:
+    counts = ("n_images", "classes", "sizes", "forms", "formats", "groups_per_class", "split")
+    texts = ("duplicates", "doubts", "problems")
+    return {
+        "fit_for_training": found.fit_for_training,
+        **{name: getattr(found, name) for name in (*counts, *texts)},
+        "unreadable": [str(error) for error in found.unreadable],
+    }
 
 
 def _most_common(counts: Mapping[str, int]) -> str:
@@ -58,10 +73,10 @@ def _most_common(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} ({count})" for name, count in ordered[:8]) + more
 
 
-def _print_list(console: Console, title: str, lines: list[str]) -> None:
+def _tell_list(teller: Teller, title: str, lines: list[str]) -> None:
     if lines:
-        console.print(f"{title} ({len(lines)}):", highlight=False)
+        teller.say(f"{title} ({len(lines)}):")
     for line in lines[:_SHOWN]:
-        console.print(f"  {line}", highlight=False, soft_wrap=True, markup=False)
+        teller.say(f"  {line}")
     if len(lines) > _SHOWN:
-        console.print(f"  ... and {len(lines) - _SHOWN} more", highlight=False)
+        teller.say(f"  ... and {len(lines) - _SHOWN} more")

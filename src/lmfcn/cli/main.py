@@ -1,6 +1,8 @@
 """The `lmfcn` command."""
 
 import sys
+from collections.abc import Callable
+from inspect import cleandoc
 from typing import Annotated
 
 import typer
@@ -52,19 +54,40 @@ def _options(
 ) -> None: ...
 
 
+def _add(command: Callable[..., None], short: str) -> None:
+    """Register a command; the lines of a paragraph in its docstring flow, whatever the width of the screen."""
+    paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
+    app.command(help="\n\n".join(" ".join(text.split()) for text in paragraphs), short_help=short)(command)
+
+
 # In the order in which somebody with new images needs them, each with a line that fits a narrow screen.
-app.command(short_help="Watch the method at work on built-in textures.")(demo)
-app.command(short_help="Look at your images: are they fit for training?")(inspect)
-app.command(short_help="Find labels to doubt and duplicates.")(audit)
-app.command(short_help="Train on your images: a model, and a page about it.")(train)
-app.command(short_help="Tell how good a model is on labelled images.")(evaluate)
-app.command(short_help="Predict the classes of any number of images.")(predict)
-app.command(short_help="Show why: deciding images, and where.")(explain)
-app.command(short_help="Compare with other methods on your images.")(compare)
-app.command(short_help="Reproduce the paper's tables and figures.")(reproduce)
-app.command(short_help="Open a page in your browser that predicts and explains.")(serve)
-app.command(short_help="Write a model as ONNX, or for torch.")(export)
-app.command(short_help="Tell what a model is and where it comes from.")(info)
+_add(demo, "Watch the method at work on built-in textures.")
+_add(inspect, "Look at your images: are they fit for training?")
+_add(audit, "Find labels to doubt and duplicates.")
+_add(train, "Train on your images: a model, and a page about it.")
+_add(evaluate, "Tell how good a model is on labelled images.")
+_add(predict, "Predict the classes of any number of images.")
+_add(explain, "Show why: deciding images, and where.")
+_add(compare, "Compare with other methods on your images.")
+_add(reproduce, "Reproduce the paper's tables and figures.")
+_add(serve, "Open a page in your browser that predicts and explains.")
+_add(export, "Write a model as ONNX, or for torch.")
+_add(info, "Tell what a model is and where it comes from.")
+
+
+def _sentence(error: Exception) -> str:
+    """Return what went wrong; of a file, its name and the reason without the number that systems give it."""
+    from lmfcn.data.images import CollectionError, describe_errors
+
+    if isinstance(error, CollectionError):  # whose own words are for Python
+        return (
+            f"{error.errors[0]}."
+            if len(error.errors) == 1
+            else f"{describe_errors(error.errors)}\nRepair or remove them."
+        )
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}."
+    return str(error)
 
 
 def main() -> None:
@@ -72,7 +95,7 @@ def main() -> None:
     try:
         app()
     except (ValueError, OSError, ImportError, RuntimeError) as error:
-        Console(stderr=True).print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        Console(stderr=True).print(f"[bold red]Error:[/] {escape(_sentence(error))}", highlight=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped.")

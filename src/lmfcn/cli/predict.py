@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 from typer import Argument, Option
 
+from lmfcn.cli.arguments import ModelFile, Quiet
 from lmfcn.cli.config import ConfigFile, SaveConfig, save_config
-from lmfcn.cli.telling import Quiet, Teller, counted
+from lmfcn.cli.telling import Teller, counted
 
 if TYPE_CHECKING:
     from lmfcn.cli.places import Place
@@ -25,8 +26,10 @@ _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "
 
 def predict(
     context: typer.Context,
-    model: Annotated[Path, Argument(help="File that lmfcn train wrote.")],
-    paths: Annotated[list[str], Argument(help="Images, folders of images, or - for paths on standard input.")],
+    model: ModelFile,
+    paths: Annotated[
+        list[str], Argument(metavar="PATHS...", help="Images, folders of images, or - for paths on standard input.")
+    ],
     output: Annotated[
         Path | None, Option("--output", "-o", metavar="FILE", help="Write there, whole or not at all.")
     ] = None,

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    what: Annotated[list[str], typer.Argument(help="table2, table3, table4, figure1, figure3 or all; several may be.")],
+    what: Annotated[
+        list[str],
+        typer.Argument(metavar="WHAT...", help="table2, table3, table4, figure1, figure3 or all; several may be."),
+    ],
     stex: Annotated[Path | None, Option(metavar="DIR", help="Salzburg textures (STex).")] = None,
     breakhis: Annotated[Path | None, Option(metavar="DIR", help="BreaKHis.")] = None,
     bach: Annotated[Path | None, Option(metavar="DIR", help="BACH, the folder Photos.")] = None,
@@ -24,7 +27,9 @@ def reproduce(
     resnet18_weights: Annotated[Path | None, Option(metavar="FILE", help="torchvision's state dict.")] = None,
     inception_weights: Annotated[Path | None, Option(metavar="FILE", help="The same of InceptionV3.")] = None,
     profile: Annotated[str, Option(help="full is the paper's setting; quick ends within minutes.")] = "full",
-    output: Annotated[Path, Option("--output", "-o", help="Folder for all that is written.")] = Path("reproduction"),
+    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="Folder for all that is written.")] = Path(
+        "reproduction"
+    ),
     size: Annotated[
         int | None, Option(min=16, metavar="PIXELS", help="Side of all images: 128, or 32 if quick.")
     ] = None,
@@ -33,7 +38,7 @@ def reproduce(
     ignore_groups: Annotated[
         bool, Option("--ignore-groups", help="Divide patients, slides and textures: too good, but papers do it.")
     ] = False,
-    jobs: Annotated[int, Option(min=1, help="Runs at the same time on this machine.")] = 1,
+    jobs: Annotated[int, Option("--jobs", "-j", min=1, help="Runs at the same time on this machine.")] = 1,
     scheduler: Annotated[str | None, Option(metavar="ADDRESS", help="Send runs to a dask scheduler.")] = None,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Plain lines, no bar that moves.")] = False,
 ) -> None:
@@ -46,6 +51,7 @@ def reproduce(
     from lmfcn.experiments.paper.outcome import Outcome
     from lmfcn.experiments.paper.request import FIGURES, Request, prepare
     from lmfcn.experiments.paper.table_files import write_tables
+    from lmfcn.files import made_folder
 
     roots = {"BACH": bach, "BreaKHis": breakhis, "CRC": crc, "Salzburg": stex}
     weights = {"ResNet18": resnet18_weights, "InceptionV3": inception_weights}
@@ -63,8 +69,8 @@ def reproduce(
         scheduler,
     )
     figures = [name for name in request.wanted if name in FIGURES]
-    reproduction = prepare(request)
-    output.mkdir(parents=True, exist_ok=True)
+    with made_folder(output):
+        reproduction = prepare(request)
     for note in reproduction.notes:
         typer.echo(f"- {note}")
     live = not quiet and Console().is_terminal

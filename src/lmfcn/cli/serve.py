@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
+from lmfcn.cli.arguments import GalleryFile, ModelFile
+from lmfcn.cli.telling import Teller
+
 if TYPE_CHECKING:
     from lmfcn.explain.gallery import Gallery
     from lmfcn.inference.model import TextureModel
@@ -16,13 +19,13 @@ _FILES_OF_A_REQUEST = 4  # as large as they may be; smaller ones can be more
 
 
 def serve(
-    model: Annotated[Path, typer.Argument(help="File of a fitted model, such as model.lmfcn.")],
+    model: ModelFile,
     port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     host: Annotated[str, Option(help="Where to listen; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
     token: Annotated[
         str | None, Option(envvar="LMFCN_TOKEN", show_envvar=True, help="Secret that requests must bring.")
     ] = None,
-    gallery: Annotated[Path | None, Option(help="Training images to show; those beside MODEL by default.")] = None,
+    gallery: GalleryFile = None,
     allow_host: Annotated[list[str] | None, Option(metavar="NAME", help="Name under which to answer too.")] = None,
     max_files: Annotated[int, Option(min=1, help="In one request, and on the page.")] = 200,
     max_megabytes: Annotated[float, Option(min=0.001, help="Of one file; a request may have four times as many.")] = 32,
@@ -35,15 +38,16 @@ def serve(
     Drop images on the page or paste one, and see probabilities, the training images that decide, and where.
     Only this machine can reach it unless --host says otherwise. No image is kept. Ctrl-C ends it.
     """
-    from lmfcn.inference.files import load
-    from lmfcn.serve import server
-
-    running = server()
-    from lmfcn.serve.app import make_app
-
     _check_token(token)
+    with Teller(quiet).busy(f"Loading {model.name}"):
+        from lmfcn.inference.files import load
+        from lmfcn.serve import server
+
+        running = server()
+        from lmfcn.serve.app import make_app
+
+        fitted = load(model)
     local = running.is_loopback(host)
-    fitted = load(model)
     images = _load_gallery(model, gallery, fitted)
     limits = running.share_cores(_limits(fitted, max_files, max_megabytes, max_megapixels))
     app = make_app(fitted, images, limits, token, _hosts(host, allow_host or [], local=local))

@@ -1,15 +1,17 @@
 """`lmfcn train`: a model of your own images."""
 
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
+from lmfcn.cli.arguments import AsJson, Data, Quiet
 from lmfcn.cli.config import ConfigFile, SaveConfig, save_config
 from lmfcn.cli.evaluation import tell_accuracy
-from lmfcn.cli.telling import AsJson, Quiet, Teller, counted
+from lmfcn.cli.telling import Teller, counted
 
 if TYPE_CHECKING:
     from lmfcn.data.framing import Color
@@ -21,7 +23,7 @@ _DATA, _METHOD, _RUN = "Images", "Method", "Run"
 
 def train(
     context: typer.Context,
-    data: Annotated[Path, Argument(help="Folder of class folders, table (.csv, .tsv), list (.txt) or .npz.")],
+    data: Data,
     output: Annotated[Path, Option("--output", "-o", metavar="FILE", help="The model.")] = Path("model.lmfcn"),
     report: Annotated[
         Path | None, Option("--report", metavar="FILE", help="The page about it; report.html beside the model.")
@@ -80,7 +82,7 @@ def train(
     ] = None,
     seed: Annotated[int, Option(min=0, help="Same seed, same model.", rich_help_panel=_RUN)] = 0,
     jobs: Annotated[
-        int | None, Option(metavar="N", help="Networks of one-vs-all at a time.", rich_help_panel=_RUN)
+        int | None, Option("--jobs", "-j", metavar="N", help="Networks of one-vs-all at a time.", rich_help_panel=_RUN)
     ] = None,
     checkpoint: Annotated[
         Path | None,
@@ -98,16 +100,19 @@ def train(
     Ctrl-C keeps what has been learnt so far and ends with code 130; with --checkpoint the same command goes on.
     """
     from lmfcn.experiments.own_parts import Source, open_parts
+    from lmfcn.files import check_writable, made_folder
     from lmfcn.parameters import check_choice
 
     del config  # it has spoken before
     check_choice("--color", color, ("keep", "grey", "rgb"))
     page = None if no_report else report or output.parent / "report.html"
-    _make_room(output, page)
     save_config(context, save_config_to)
     teller = Teller(quiet, as_json)
     source = Source(data, size, cast("Color", color), groups, skip_bad)
-    parts = open_parts(source, source.beside(val), ignore_split=ignore_split, verbose=not quiet)
+    with made_folder(output.parent), made_folder((page or output).parent):
+        for file in filter(None, (output, page)):
+            check_writable(file)
+        parts = open_parts(source, source.beside(val), ignore_split=ignore_split, verbose=not quiet)
     _tell_beforehand(teller, parts)
     parameters = {
         "epochs": epochs,
@@ -133,6 +138,8 @@ def train(
     gallery = None if no_gallery else _write_gallery(trained, output)
     written = None if page is None else _write_report(teller, trained, page, output.name)
     _tell_files(teller, trained, {"model": output, "report": written, "gallery": gallery})
+    name = shlex.quote(str(output))
+    teller.hint(f"lmfcn predict {name} NEW_IMAGES, or lmfcn serve {name}")
     raise typer.Exit(130 if trained.interrupted else 0)
 
 
@@ -156,15 +163,6 @@ def parse_class_weight(text: str) -> Any:
         except ValueError as error:
             raise ValueError(f"--class-weight must be such as rare=5,other=1, got {entry!r} in {text!r}.") from error
     return weights
-
-
-def _make_room(*paths: Path | None) -> None:
-    """Find out now, not after the training, whether results can be written."""
-    for path in paths:
-        if path is not None:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if path.is_dir():
-                raise ValueError(f"{path} is a folder; give the name of a file.")
 
 
 def _tell_beforehand(teller: Teller, parts: "OwnParts") -> None:

@@ -56,6 +56,13 @@ class DataSummary:
         )
 
 
+def check_classes(path: Path, labels: np.ndarray) -> None:
+    """Refuse images that are all of one class."""
+    classes = np.unique(labels).tolist()
+    if len(classes) < 2:
+        raise ValueError(f"{path} must hold at least two classes, got one: {classes[0]}.")
+
+
 def open_images(
     path: Path, *, size: int | None = None, color: Color = "keep", ignore_split: bool = False
 ) -> ImageCollection:
@@ -74,9 +81,7 @@ def open_images(
     images = open_collection(path, color=color)
     if images.labels is None:
         raise ValueError(f"{path} has no labels; a comparison needs the class of every image.")
-    classes = np.unique(images.labels).tolist()
-    if len(classes) < 2:
-        raise ValueError(f"{path} must hold at least two classes, got one: {classes[0]}.")
+    check_classes(path, images.labels)
     names = [] if images.split is None else sorted(set(images.split.tolist()))
     if len(names) > 1 and not ignore_split:
         raise ValueError(

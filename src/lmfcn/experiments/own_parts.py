@@ -12,6 +12,7 @@ from lmfcn.data.images import CollectionError, ImageError, describe_errors
 from lmfcn.data.leaks import LeakWarning, check_split
 from lmfcn.data.sources import open_collection
 from lmfcn.data.splits import Split
+from lmfcn.experiments.own_data import check_classes
 
 _PART_NAMES = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
@@ -82,6 +83,7 @@ def open_parts(
         Show a progress bar.
     """
     images = source.open(verbose=verbose)
+    check_classes(source.path, np.asarray(images.labels))
     chosen = None if validation is None else validation.open(verbose=verbose)
     names = None if images.split is None or ignore_split else _part_names(source.path, images.split)
     if names is None:

@@ -1,0 +1,56 @@
+"""What docs/tour.md shows is there: its commands, their options, its pictures."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import typer
+
+from lmfcn.cli.main import app
+
+ROOT = Path(__file__).parent.parent
+TOUR = ROOT / "docs" / "tour.md"
+SHOWN = re.findall(r"^\$ lmfcn (.+)$|`lmfcn ([a-z]+ [^`]+)`", TOUR.read_text(), flags=re.MULTILINE)
+COMMANDS = [first or second for first, second in SHOWN]
+LARGEST_PICTURE = 150_000
+
+
+def parameters_of(command):
+    """Return the options of a command, by each of their names."""
+    known = typer.main.get_command(app).commands[command]
+    return {name: parameter for parameter in known.params for name in parameter.opts}
+
+
+def test_the_tour_goes_all_the_way():
+    names = [command.split()[0] for command in COMMANDS]
+    way = ["inspect", "train", "evaluate", "predict", "explain", "audit", "serve", "info"]
+    places = [names.index(name) for name in way]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_commands_and_options_exist(line):
+    command, *words = shlex.split(line)
+    options = parameters_of(command)
+    given = [word for word in words if word.startswith("-")]
+    assert set(given) <= set(options)
+    context = typer.main.get_command(app).commands[command].make_context(command, words, resilient_parsing=True)
+    assert context.params
+
+
+def test_hints_in_shown_output_are_commands_too():
+    hints = re.findall(r"^Next: lmfcn (\w+)", TOUR.read_text(), flags=re.MULTILINE)
+    assert {"inspect", *hints} <= set(typer.main.get_command(app).commands)
+    assert hints == ["train", "predict"]
+
+
+def test_pictures_are_there_and_small():
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", TOUR.read_text())
+    assert len(pictures) == 3
+    for picture in pictures:
+        assert 0 < (TOUR.parent / picture).stat().st_size < LARGEST_PICTURE
+
+
+def test_the_readme_leads_to_the_tour():
+    assert "](docs/tour.md)" in (ROOT / "README.md").read_text()
