@@ -13,6 +13,13 @@ from lmfcn.distribution import LostWorkerError, WithThreads, as_completed
 from lmfcn.distribution import cluster as cluster_module
 
 
+def test_a_cluster_without_workers(cluster, monkeypatch):
+    monkeypatch.setattr(cluster_module, "SECONDS_WITHOUT_WORKERS", 0.5)
+    cluster.shrink()  # which has nothing to end if this is the first test of a cluster
+    with pytest.raises(ConnectionError, match="has had no worker for 0 seconds; start some with `dask worker tcp://"):
+        as_completed(pieces.square, [1], scheduler=cluster.address)
+
+
 @pytest.fixture(params=["here", "processes", "cluster"])
 def place(request):
     if request.param == "cluster":
@@ -130,13 +137,6 @@ def test_the_extra_is_missing(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ImportError, match=r"A cluster needs dask\.distributed: pip install 'lmfcn\[cluster\]'"):
         as_completed(pieces.square, [1], scheduler="tcp://127.0.0.1:9")
-
-
-def test_a_cluster_without_workers(cluster, monkeypatch):
-    monkeypatch.setattr(cluster_module, "SECONDS_WITHOUT_WORKERS", 0.5)
-    cluster.shrink()
-    with pytest.raises(ConnectionError, match="has had no worker for 0 seconds; start some with `dask worker tcp://"):
-        as_completed(pieces.square, [1], scheduler=cluster.address)
 
 
 def test_a_worker_of_many_threads_is_spoken_of(cluster, monkeypatch):

@@ -70,15 +70,25 @@ def test_a_terminal_gets_a_table_that_moves(lmfcn, folder, monkeypatch):
     assert shown.count("2 of 2") >= 2
 
 
-def test_two_jobs_share_the_table(lmfcn, folder, monkeypatch, tmp_path):
+def test_several_runs_at_a_time_share_the_table(lmfcn, folder, monkeypatch, tmp_path):
+    from lmfcn.experiments import study
+
+    asked = []
+
+    def two_at_a_time(function, works, *, jobs, scheduler, catch):
+        asked.append((jobs, scheduler, catch))
+        for pair in zip(works, works, strict=True):
+            yield from [(work, function(work)) for work in pair]
+
     screen = io.StringIO()
     monkeypatch.setattr(command, "Console", lambda: Console(file=screen, force_terminal=True, width=90))
-    asked = (folder.name, "--methods", "PFTAS,LBP", "--repeats", "1")
-    assert lmfcn(*asked, "--jobs", "2", "--output", "two")[0] == 0
-    assert "Now: LBP, repeat 1 of 1; PFTAS, repeat 1 of 1." in screen.getvalue()
-    runs = read_runs(tmp_path / "two" / "runs.jsonl")
-    assert {cell.method for cell in runs} == {"PFTAS", "LBP"}
-    assert "--jobs 2" in (tmp_path / "two" / "results.md").read_text()
+    monkeypatch.setattr(study, "as_completed", two_at_a_time)
+    places = ("--jobs", "2", "--scheduler", "tcp://somewhere:8786")
+    assert lmfcn(folder, *FAST, *places)[0] == 0
+    assert asked == [(2, "tcp://somewhere:8786", study.LostWorkerError)]
+    assert "Now: LBP, repeat 1 of 2; PFTAS, repeat 1 of 2." in screen.getvalue()
+    assert "Now: PFTAS, repeat 2 of 2." in screen.getvalue()
+    assert " ".join(places) in (tmp_path / "comparison" / "results.md").read_text()
 
 
 def test_the_time_budget_ends_it_with_what_is_there(lmfcn, folder, monkeypatch, tmp_path):

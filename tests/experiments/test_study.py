@@ -30,6 +30,7 @@ def command(monkeypatch, tmp_path):
     """Run the command on a tiny task with tiny networks."""
     monkeypatch.setattr("lmfcn.baselines.feature_svm.C_FACTORS", (1.0,))
     monkeypatch.setattr("lmfcn.baselines.feature_svm.GAMMA_FACTORS", (1.0, 0.3))
+    monkeypatch.setattr("lmfcn.distribution.cluster.SECONDS_TO_ANSWER", 0.5)
     monkeypatch.setattr(study, "TASKS", {"tiny": tiny, "lung": study.TASKS["lung"]})
     monkeypatch.setattr(study, "CHANGES", {"LMFCN": QUICK, "CNN-CE": QUICK, "FV-CNN": {"n_modes": 2}})
     fixed = [str(tmp_path), "--output", str(tmp_path / "new" / "runs.jsonl"), "--tasks", "tiny"]

@@ -47,7 +47,8 @@ class Cluster:
     def n_free(self) -> int:
         """Return how many workers wait for work; with nothing under way at least one, even if others use it."""
         workers, given = self._workers(), {worker for _, worker in self._running.values()}
-        self._idle = [worker for worker, tasks in workers.items() if not tasks and worker not in given]
+        mine = {self._function.key}
+        self._idle = [worker for worker, tasks in workers.items() if mine.issuperset(tasks) and worker not in given]
         if not self._idle and not self._running:
             self._idle = list(workers)[:1]
         return len(self._idle)
@@ -67,16 +68,14 @@ class Cluster:
             self._running[self._client.submit(_run, self._function, argument, **place)] = argument, worker
 
     def finished(self) -> list[Outcome]:
-        """Wait for at least one piece to end; those of a worker that died are given to others by the scheduler."""
-        with self._connection(), self._client.as_current():
-            while True:
-                # As long as it takes, but not for workers that never come back.
-                with suppress(TimeoutError):
-                    self._distributed.wait(list(self._running), timeout=_LOOK_AGAIN, return_when="FIRST_COMPLETED")
-                done = [future for future in self._running if future.done()]
-                if done:
-                    return [self._outcome(future) for future in done]
-                self._workers()
+        """Wait for pieces to end, but not for long, as there may be new workers.
+
+        Pieces of a worker that died are given to others by the scheduler.
+        """
+        with self._connection(), self._client.as_current(), suppress(TimeoutError):
+            self._distributed.wait(list(self._running), timeout=_LOOK_AGAIN, return_when="FIRST_COMPLETED")
+        with self._connection():
+            return [self._outcome(future) for future in list(self._running) if future.done()]
 
     def close(self) -> None:
         """Take back what has not begun, and leave; what a worker has begun ends there, and its result is dropped."""

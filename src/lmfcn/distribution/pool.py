@@ -32,7 +32,7 @@ class Pool(Protocol):
         """Begin a piece; there must be a free place."""
 
     def finished(self) -> Iterable[Outcome]:
-        """Wait for the next pieces to end, and return what came of them."""
+        """Wait for the next pieces to end, and return what came of them; nothing if there may be new free places."""
 
     def close(self) -> None:
         """Give up what is under way."""
