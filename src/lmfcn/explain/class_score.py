@@ -50,7 +50,7 @@ class ClassScore:
 
     @classmethod
     def of(cls, decision: Decision, number: int) -> "ClassScore":
-        """Return the score of a class, on the CPU; the one score of two classes speaks for class 1, its negative for class 0."""
+        """Return the score of a class; the one score of two classes speaks for class 1, its negative for class 0."""
         single = decision.coefficients.shape[1] == 1
         column, sign = (0, 1.0 if number == 1 else -1.0) if single else (number, 1.0)
         # In double precision, which some devices do not have; there is little to compute.
