@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from lmfcn.explain.explanation import explain
+from lmfcn.explain.gallery import Gallery
 from small_model import fitted, gallery, quick, three
 
 
@@ -52,6 +53,15 @@ def test_without_validation_images_there_is_no_set():
     X, y = three()
     found = explain(quick(validation_fraction=0.0).fit(X, y).model_, X[0])
     assert found.prediction_set is None
+
+
+def test_a_model_of_rows_is_explained_by_images():
+    X, y = three()
+    classifier = quick(image_shape=(18, 22)).fit(X.reshape(36, -1), y)
+    found = explain(classifier.model_, X[0], Gallery.of(classifier, X.reshape(36, -1), y))
+    number = list(classifier.classes_).index(found.explained)
+    assert found.value == pytest.approx(classifier.decision_function(X[:1].reshape(1, -1))[0, number], abs=1e-6)
+    assert found.map.values.mean() == pytest.approx(found.value, abs=2e-5)
 
 
 def test_it_becomes_json():

@@ -53,7 +53,8 @@ class ClassScore:
         """Return the score of a class; the one score of two classes speaks for class 1, its negative for class 0."""
         single = decision.coefficients.shape[1] == 1
         column, sign = (0, 1.0 if number == 1 else -1.0) if single else (number, 1.0)
-        support, coefficients = decision.support_latents.double(), decision.coefficients[:, column].double()
+        # In double precision, which some devices do not have; there is little to compute.
+        support, coefficients = decision.support_latents.cpu().double(), decision.coefficients[:, column].cpu().double()
         return cls(decision.gamma, support, sign * coefficients, sign * float(decision.intercepts[column]))
 
     def weights(self, latent: Tensor) -> Tensor:

@@ -71,5 +71,5 @@ def deciding(model: TextureModel, latent: np.ndarray, label: Any) -> Deciding:
     """
     number = class_number(model.classes, label)
     score = ClassScore.of(model.decision, number)
-    weights = score.weights(torch.as_tensor(latent, device=model.device)).cpu().numpy()
+    weights = score.weights(torch.as_tensor(latent)).numpy()
     return Deciding(model.classes[number], float(weights.sum()) + score.intercept, score.intercept, weights)

@@ -9,7 +9,7 @@ from lmfcn.algorithm.calibration import probabilities
 from lmfcn.explain.class_score import support_classes
 from lmfcn.explain.deciding import deciding
 from lmfcn.explain.gallery import Gallery
-from lmfcn.explain.where import ScoreMap, score_map
+from lmfcn.explain.where import ScoreMap, raw_latents, score_map
 from lmfcn.inference.model import TextureModel
 
 COVERAGE = 0.9
@@ -121,7 +121,7 @@ def explain(
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}.")
     image = image[..., None] if image.ndim == 2 else image
-    raw = model.latents(image[None])
+    raw = raw_latents(model, image)
     latent = model.decision.scale.apply(raw).cpu().numpy()[0]
     predicted = probabilities(model.decision.scores(raw), model.calibration.sharpness).cpu().numpy()
     classes = [str(name) for name in model.classes.tolist()]

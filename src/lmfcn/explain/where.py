@@ -1,14 +1,14 @@
 """Where in an image a decision comes from: the decision value of a class, spread over the pixels."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lmfcn.algorithm.encode import fold_batch_norm, to_batch
+from lmfcn.algorithm.encode import encode, fold_batch_norm, to_batch
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.explain.class_score import ClassScore, class_number
 from lmfcn.inference.model import TextureModel
@@ -74,8 +74,8 @@ def score_map(
     height, width = image.shape[:2]
     number = class_number(model.classes, label)
     score, scale = ClassScore.of(model.decision, number), model.decision.scale
-    there = torch.as_tensor(model.transform(image[None])[0] if latent is None else latent, device=model.device)
-    slope = (score.mean_slope(there) / scale.std).cpu()
+    there = scale.apply(raw_latents(model, image))[0].cpu() if latent is None else torch.as_tensor(latent)
+    slope = score.mean_slope(there) / scale.std.cpu()
     constant = score.value(torch.zeros_like(there))
     blur = BLUR * min(height, width) if blur is None else blur
     values = np.full((height, width), constant - float(slope @ scale.mean.cpu().double()))
@@ -83,6 +83,12 @@ def score_map(
         rows, columns = spreading(part.shape[1], height, blur), spreading(part.shape[2], width, blur)
         values += rows @ torch.tensordot(slopes, part.double(), dims=1).numpy() @ columns.T
     return ScoreMap(model.classes[number], values, score.value(there), constant)
+
+
+def raw_latents(model: TextureModel, image: np.ndarray) -> Tensor:
+    """Return the networks' latents (1, phi) of one checked image (height, width, channels)."""
+    form = replace(model.form, row_shape=None)  # a model of rows is explained by images all the same
+    return encode(model.networks, form.load(image[None]), model.device)
 
 
 def _with_slopes(model: TextureModel, image: np.ndarray, slope: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
