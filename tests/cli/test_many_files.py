@@ -72,7 +72,7 @@ def test_a_stopped_run_goes_on(command, model, tiles, lines, tmp_path, monkeypat
         patched.setattr(Journal, "add", stop)
         code, _, said = command("predict", model, tiles, "-o", "rows.csv")
     assert code == 130
-    assert said.endswith("100 predictions kept; the same command with --resume goes on.\nStopped.\n")
+    assert said.endswith("100 predictions kept; the same command with --resume goes on.\n")
     assert not (tmp_path / "rows.csv").exists()
     content = (tmp_path / "rows.csv.part").read_bytes()
     (tmp_path / "rows.csv.part").write_bytes(content[:-20])  # as a machine leaves it that goes down

@@ -72,3 +72,10 @@ def test_without_resume_it_begins_anew_and_an_empty_one_goes(model, output):
     with Journal(output, model) as journal:
         assert "a.png" not in journal
     assert not output.with_name("rows.csv.part").exists()
+
+
+def test_an_empty_one_beside_an_older_file_says_that_this_is_not_complete(model, output):
+    output.write_text("older rows")
+    with Journal(output, model):
+        pass
+    assert output.with_name("rows.csv.part").exists()

@@ -19,7 +19,8 @@ class Journal:
     """A file of JSON lines beside the one that shall be written: first which model, then a line for every image.
 
     It holds all probabilities, so that the rows that are made of it may take any form. Of the images that it holds
-    already, eight bytes each are in memory. Leaving the `with` block closes it, and removes it if it holds none.
+    already, eight bytes each are in memory. Leaving the `with` block closes it, and removes it if there is nothing that
+    it could be needed for.
 
     Parameters
     ----------
@@ -32,7 +33,7 @@ class Journal:
     """
 
     def __init__(self, output: str | Path, model: str | Path, *, resume: bool = False) -> None:
-        self.path = journal_path(output)
+        self._output, self.path = Path(output), journal_path(output)
         self.n_before = self._n_added = 0
         self._digests: array[int] = array("Q")
         beginning = {"kind": KIND, "version": VERSION, "model": _file_digest(model)}
@@ -48,7 +49,8 @@ class Journal:
 
     def __exit__(self, *_: object) -> None:
         self._file.close()
-        if len(self) == 0:
+        # Beside a file that is there it stays: without it, that file would be taken for what this run was to write.
+        if len(self) == 0 and not self._output.exists():
             self.remove()
 
     def __len__(self) -> int:
