@@ -6,6 +6,9 @@ import sys
 import pytest
 from own_images import FAST, save_images
 
+from lmfcn.data.sources import open_collection
+from small_model import quick
+
 QUICK_TABLE = ("reproduce", "table2", "--profile", "quick")
 TAKES_MODEL = {
     "evaluate": ("evaluate", "BAD", "trees", "--csv", "out"),
@@ -57,6 +60,15 @@ THROUGH_THE_SHELL = {
     "demo": (WRITES["demo"], "taken"),
     **{name: (arguments, "missing") for name, arguments in (TAKES_DATA | TAKES_MODEL).items()},
 }
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    """A model that takes no time to train."""
+    folder = tmp_path_factory.mktemp("model")
+    trees = open_collection(save_images(folder / "trees"))
+    quick().fit(trees).save(folder / "model.lmfcn")
+    return folder / "model.lmfcn"
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
+import json
+
 import numpy as np
+from own_images import save_images
 from PIL import Image
 from test_cli import lmfcn
 
@@ -24,3 +27,28 @@ def test_inspect_of_nothing_ends_with_code_2(tmp_path):
     result = lmfcn("inspect", tmp_path / "nothing")
     assert result.returncode == 2
     assert "does not exist" in result.stderr
+
+
+def test_the_next_step_is_told_and_odd_names_are_shown_as_they_are(command, tmp_path):
+    save_images(tmp_path / "my trees", n_per_class=3)
+    (tmp_path / "my trees" / "bark").rename(tmp_path / "my trees" / "[red]oak")
+    code, out, err = command("inspect", "my trees")
+    assert code == 0
+    assert "[red]oak" in out
+    assert err.splitlines() == [
+        "Reading headers: 6",
+        "Comparing images: 6",
+        "Next: lmfcn train 'my trees' -o model.lmfcn",
+    ]
+
+
+def test_inspect_as_json_is_all_there_is(command, tmp_path):
+    save_images(tmp_path / "trees", n_per_class=3)
+    (tmp_path / "trees" / "bark" / "bad.png").write_bytes(b"")
+    code, out, err = command("inspect", "trees", "--json", "--quiet")
+    found = json.loads(out)
+    assert (code, err) == (1, "")
+    assert found["classes"] == {"bark": 3, "wood": 3}
+    assert found["sizes"] == {"16x16": 6}
+    assert found["fit_for_training"] is False
+    assert len(found["unreadable"]) == 1
