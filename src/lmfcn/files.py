@@ -1,6 +1,8 @@
 """Files that are there whole or not at all."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -11,12 +13,18 @@ def write_text(path: str | Path, text: str) -> None:
 
 def write_bytes(path: str | Path, content: bytes) -> None:
     """Write a file under a temporary name and rename it when it is complete and on the disk."""
+    with unfinished_file(path) as unfinished, unfinished.open("wb") as file:
+        file.write(content)
+
+
+@contextmanager
+def unfinished_file(path: str | Path) -> Iterator[Path]:
+    """Give a temporary name to write to; it becomes `path` when the block ends well, and is removed if it does not."""
     path = Path(os.path.realpath(path))  # what a link leads to is replaced, not the link
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        with unfinished.open("wb") as file:
-            file.write(content)
-            file.flush()
+        yield unfinished
+        with unfinished.open("rb") as file:
             os.fsync(file.fileno())
         unfinished.replace(path)
     finally:
