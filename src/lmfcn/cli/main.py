@@ -11,6 +11,7 @@ from lmfcn import __version__
 from lmfcn.cli.compare import compare
 from lmfcn.cli.demo import demo
 from lmfcn.cli.inspect import inspect
+from lmfcn.cli.map import map_image
 
 app = typer.Typer(
     name="lmfcn",
@@ -38,6 +39,7 @@ def _options(
 app.command()(demo)
 app.command()(inspect)
 app.command()(compare)
+app.command("map")(map_image)
 
 
 def main() -> None:

@@ -245,7 +245,9 @@ def _pool(before: WindowMaps) -> WindowMaps:
         after.strips[axis, side] = torch.stack(lines)
     for sides in CORNERS:
         rows, columns = (after.felt_places(side) for side in sides)
-        after.corners[sides] = torch.stack([torch.stack([_pool_cell(before, sides, (r, c)) for c in columns]) for r in rows])
+        after.corners[sides] = torch.stack(
+            [torch.stack([_pool_cell(before, sides, (r, c)) for c in columns]) for r in rows]
+        )
     return after
 
 

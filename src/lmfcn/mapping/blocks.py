@@ -154,8 +154,3 @@ def made_with(model_path: Path, image_path: Path, settings: MapSettings) -> dict
         "view": asdict(settings.view),
         "tissue": None if settings.tissue is None else hashlib.sha256(settings.tissue.tissue.tobytes()).hexdigest(),
     }
-
-
-def model_of(path: Path) -> TextureModel:
-    """Read the model."""
-    return load(path)

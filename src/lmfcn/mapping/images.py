@@ -149,13 +149,17 @@ class ScaledImage(LargeImage):
         ratios = of.height / self.size.height, of.width / self.size.width
         exact = [place * ratio for place, ratio in zip(tile, ratios * 2, strict=True)]
         ahead = [int(_AHEAD * max(1.0, ratio)) for ratio in ratios]
-        wide = Box(*(int(place) - more for place, more in zip(exact[:2], ahead, strict=True)),
-                   *(int(place) + 1 + more for place, more in zip(exact[2:], ahead, strict=True)))
+        wide = Box(
+            *(int(place) - more for place, more in zip(exact[:2], ahead, strict=True)),
+            *(int(place) + 1 + more for place, more in zip(exact[2:], ahead, strict=True)),
+        )
         wide = wide.overlap(Box(0, 0, of.height, of.width))
         region = self._image.read(wide)
         if region.missing:
             raise ValueError(region.missing[0][1])
-        top, left, bottom, right = (place - start for place, start in zip(exact, (wide.top, wide.left) * 2, strict=True))
+        top, left, bottom, right = (
+            place - start for place, start in zip(exact, (wide.top, wide.left) * 2, strict=True)
+        )
         return _resize(region.pixels, tile.shape, (left, top, right, bottom))
 
 

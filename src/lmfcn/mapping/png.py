@@ -10,7 +10,9 @@ import numpy as np
 from lmfcn.files import unfinished_file
 
 
-def write_palette_png(path: Path, bands: Iterable[np.ndarray], width_height: tuple[int, int], palette: np.ndarray, text: str) -> None:
+def write_palette_png(
+    path: Path, bands: Iterable[np.ndarray], width_height: tuple[int, int], palette: np.ndarray, text: str
+) -> None:
     """Write numbers below 256 as an image with a palette, whole or not at all.
 
     Parameters

@@ -47,9 +47,7 @@ class TiledTiff(LargeImage):
         across = -(-self.size.width // self.tile[1])
         number = tile.top // self.tile[0] * across + tile.left // self.tile[1]
         count = across * -(-self.size.height // self.tile[0])
-        planes = [
-            self._decode(page, number + plane * count) for page in self._pages for plane in range(self._planes)
-        ]
+        planes = [self._decode(page, number + plane * count) for page in self._pages for plane in range(self._planes)]
         pixels = np.concatenate(planes, axis=2)[: tile.shape[0], : tile.shape[1]]
         if pixels.shape[:2] != tile.shape:
             raise ValueError("the tile is smaller than the file says")
