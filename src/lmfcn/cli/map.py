@@ -36,9 +36,10 @@ def map_image(
 ) -> None:
     """Map which texture is where in an image, and how much there is of each.
 
-    A window slides over the image; each gets the label that the model gives to it cut out, much faster. Writes
-    labels.png (a pixel per window), map.png and overlay.png (to look at), probabilities.tif, areas.csv and map.json. Images of
-    any size go through in blocks; interrupted, the same command goes on. Ends with code 1 if a part could not be read.
+    A window slides over the image and gets the label that the model would give to it if it were cut out. Writes
+    overlay.png and map.png to look at, labels.png (a pixel per window), probabilities.tif, areas.csv and map.json.
+    Images of any size go through in blocks; interrupted, the same command goes on. Ends with code 1 if a part of the
+    image could not be read.
     """
     from lmfcn.mapping.opening import READERS, View
     from lmfcn.mapping.run import MapRequest

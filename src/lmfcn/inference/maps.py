@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -60,19 +61,19 @@ class Mapper:
     """
 
     def __init__(self, networks: Sequence[TextureFCN], decision: Decision, sharpness: float) -> None:
-        self._networks = [fold_batch_norm(network) for network in networks]
+        self._networks = [cast("TextureFCN", fold_batch_norm(network)) for network in networks]
         self._decision = decision
         self._sharpness = sharpness
         self._depth = len(networks[0].widths)
         self.n_classes = max(2, len(decision.intercepts))
         self.n_latents = sum(network.n_latents for network in networks)
 
-    def grid(self, height: int, width: int, window: int, stride: int) -> MapGrid:
-        """Return the places of windows in an image, or say why there are none."""
+    def grid(self, size: tuple[int, int], window: int, stride: int) -> MapGrid:
+        """Return the places of windows in an image of some height and width, or say why there are none."""
         step = 2**self._depth
         # A convolution sees one place further, and the pooling behind a hidden one another.
         reach = sum(2 * 2**block for block in range(self._depth)) + step
-        return MapGrid(height, width, window, stride, step, reach)
+        return MapGrid(*size, window, stride, step, reach)
 
     def window(self, size: tuple[int, int] | None) -> int:
         """Return the side of windows that suits a model whose images were brought to a size."""

@@ -182,7 +182,8 @@ class TextureModel(nn.Module):
         pixels = to_color(check_images(np.asarray(image)[None])[0], self.form.frame.color)
         check_like_training((pixels.shape[2], pixel_kind(pixels)), self.form.channels, self.form.pixels)
         mapper = self.mapper()
-        grid = mapper.grid(*pixels.shape[:2], mapper.window(self.form.frame.size) if window is None else window, stride)
+        window = mapper.window(self.form.frame.size) if window is None else window
+        grid = mapper.grid(pixels.shape[:2], window, stride)
         return TextureMap(mapper.map(pixels, grid), self.classes, grid)
 
     def mapper(self) -> Mapper:

@@ -12,9 +12,8 @@ import numpy as np
 
 from lmfcn.files import write_bytes, write_text
 from lmfcn.inference.files import load
-from lmfcn.inference.map_grid import Box, MapGrid
+from lmfcn.inference.map_grid import Box
 from lmfcn.inference.maps import Mapper
-from lmfcn.inference.model import TextureModel
 from lmfcn.mapping.images import LargeImage
 from lmfcn.mapping.opening import View, open_view
 from lmfcn.mapping.tissue import TissueMask
@@ -60,7 +59,9 @@ class BlockResult:
 
 def map_block(model_path: Path, image_path: Path, block: Box, settings: MapSettings) -> BlockResult:
     """Map the windows of one block; model and image stay open for the next one."""
-    mapper, image, grid = _opened(model_path, image_path, settings.view, settings.window, settings.stride)
+    stamps = tuple(path.stat().st_mtime_ns for path in (model_path, image_path))
+    mapper, image = _opened(model_path, image_path, settings.view, stamps)
+    grid = mapper.grid((image.size.height, image.size.width), settings.window, settings.stride)
     wanted = np.ones(block.shape, dtype=bool)
     if settings.tissue is not None:
         wanted = settings.tissue.wanted(grid, block)
@@ -79,12 +80,13 @@ def map_block(model_path: Path, image_path: Path, block: Box, settings: MapSetti
 
 @functools.lru_cache(maxsize=1)
 def _opened(
-    model_path: Path, image_path: Path, view: View, window: int, stride: int
-) -> tuple[Mapper, LargeImage, MapGrid]:
+    model_path: Path,
+    image_path: Path,
+    view: View,
+    stamps: tuple[int, ...],  # noqa: ARG001, files that have changed are opened again
+) -> tuple[Mapper, LargeImage]:
     model = load(model_path)
-    image = open_view(image_path, view, model.form)
-    mapper = model.mapper()
-    return mapper, image, mapper.grid(image.size.height, image.size.width, window, stride)
+    return model.mapper(), open_view(image_path, view, model.form)
 
 
 class BlockStore:

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lmfcn.data.form import ImageForm
 from lmfcn.data.framing import describe_channels
-from lmfcn.data.images import LARGEST_IMAGE, ImageError, probe_image
+from lmfcn.data.images import ImageError
 from lmfcn.data.tiff import is_tiff
 from lmfcn.mapping.images import ColoredImage, LargeImage, ScaledImage, WholeImage
 from lmfcn.mapping.levels import level_for
@@ -90,7 +91,8 @@ def _needs_tiles(path: Path) -> bool:
 
     try:
         with tifffile.TiffFile(path) as tiff:
-            page = tiff.pages[0]
-            return bool(page.is_tiled) or len(tiff.series[0].levels) > 1 or page.imagewidth * page.imagelength > _SMALL
+            page: Any = tiff.pages[0]
+            large = page.imagewidth * page.imagelength > _SMALL
+            return large or bool(page.is_tiled) or len(tiff.series[0].levels) > 1
     except Exception as error:
         raise ImageError(path, f"is damaged or truncated ({error})") from error

@@ -2,7 +2,8 @@
 
 import errno
 import functools
-from dataclasses import dataclass, replace
+import math
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lmfcn.distribution import as_completed
@@ -47,7 +48,7 @@ class MapRequest:
     output: Path
     window: int | None = None
     stride: int = 16
-    view: View = View()
+    view: View = field(default_factory=View)
     resolution: float | None = None
     tissue: bool | None = None
     reject: float = 0.0
@@ -97,32 +98,47 @@ def map_image(request: MapRequest, *, jobs: int = 1, scheduler: str | None = Non
 
 
 def _map_image(request: MapRequest, jobs: int, scheduler: str | None, *, verbose: bool) -> MapOutcome:
+    plan = _plan(request)
+    _compute(plan.store, request, plan.settings, jobs, scheduler, verbose=verbose)
+    finished = FinishedMap(plan.store, plan.grid, legend_of(plan.model.classes), plan.settings.tissue, request.reject)
+    view = plan.settings.view
+    about = {"level": view.level, "scale": view.scale, "image": str(request.image), "model": str(request.model)}
+    areas = write_outputs(finished, plan.image, plan.overview, request.output, about)
+    missing = [sentence for block in plan.store.blocks for sentence in plan.store.missing(block)]
+    named = dict(zip(finished.legend.names, areas.tolist(), strict=True))
+    return MapOutcome(named, list(dict.fromkeys(missing)), _notes(plan))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Everything that is checked and chosen before the first block is computed."""
+
+    model: TextureModel
+    image: LargeImage
+    overview: LargeImage
+    grid: MapGrid
+    settings: MapSettings
+    store: BlockStore
+
+
+def _plan(request: MapRequest) -> _Plan:
     if not 0 <= request.reject <= 1:
         raise ValueError(f"reject must be a probability between 0 and 1, got {request.reject}.")
-    if request.view.scale <= 0:
+    if not 0 < request.view.scale < math.inf:
         raise ValueError(f"scale must be positive, got {request.view.scale}.")
     model = load(request.model)
-    legend = legend_of(model.classes)
+    legend_of(model.classes)  # refuses what cannot be shown
     view = resolve_view(request.image, request.view, request.resolution)
     image = open_view(request.image, view, model.form)
     mapper = model.mapper()
     window = mapper.window(model.form.frame.size) if request.window is None else request.window
-    grid = mapper.grid(image.size.height, image.size.width, window, request.stride)
+    grid = mapper.grid((image.size.height, image.size.width), window, request.stride)
     overview = _overview(request.image, view)
     with_tissue = view.reader == "openslide" if request.tissue is None else request.tissue
     settings = MapSettings(window, request.stride, view, find_tissue(overview) if with_tissue else None)
     blocks = grid.blocks(mapper.n_latents, request.block)
     store = BlockStore(request.output / "blocks", blocks, made_with(request.model, request.image, settings))
-    _compute(store, request, settings, jobs, scheduler, verbose=verbose)
-    finished = FinishedMap(store, grid, legend, settings.tissue, request.reject)
-    about = {"level": view.level, "scale": view.scale, "image": str(request.image), "model": str(request.model)}
-    areas = write_outputs(finished, image, overview, request.output, about)
-    missing = [sentence for block in blocks for sentence in store.missing(block)]
-    return MapOutcome(
-        dict(zip(legend.names, areas.tolist(), strict=True)),
-        list(dict.fromkeys(missing)),
-        _notes(model, view, store, grid),
-    )
+    return _Plan(model, image, overview, grid, settings, store)
 
 
 def _compute(
@@ -149,14 +165,14 @@ def _overview(path: Path, view: View) -> LargeImage:
     return open_level(path, replace(view, level=max(good_enough, default=0)))
 
 
-def _notes(model: TextureModel, view: View, store: BlockStore, grid: MapGrid) -> list[str]:
+def _notes(plan: _Plan) -> list[str]:
     notes = []
-    if store.started_anew:
+    if plan.store.started_anew:
         notes.append("Model, image or options had changed: blocks of the former run were not used.")
-    frame = model.form.frame
-    if frame.fit == "resize" and frame.size is not None and view.scale == 1:
+    frame = plan.model.form.frame
+    if frame.fit == "resize" and frame.size is not None and plan.settings.view.scale == 1:
         notes.append(
             f"The model was trained on images that had been resized to {frame.size[0]}x{frame.size[1]} pixels; if they"
-            " were larger before, textures here look coarser to it: give that factor as --scale."
+            " had another size before, give the factor as --scale, or textures look coarser or finer to it here."
         )
     return notes

@@ -32,8 +32,10 @@ class TiledTiff(LargeImage):
         levels = tiff.series[0].levels
         sizes = [_height_width(found) for found in levels]
         check_level(path, level, len(sizes))
-        self._file, self._pages = tiff.filehandle, list(levels[level].pages)
-        page: Any = self._pages[0]
+        self._file = tiff.filehandle
+        self._pages: list[Any] = list(levels[level].pages)
+        page: Any = self._pages[0].keyframe
+        self._inverted = page.photometric == 0
         self._check(page, levels[level].axes)
         self._planes = int(page.samplesperpixel) if page.planarconfig == 2 else 1
         self._alpha = n_alpha(page)
@@ -52,7 +54,7 @@ class TiledTiff(LargeImage):
         if pixels.shape[:2] != tile.shape:
             raise ValueError("the tile is smaller than the file says")
         pixels = pixels[..., : pixels.shape[2] - self._alpha]
-        pixels = usual_pixels(pixels, inverted=self._pages[0].photometric == 0)
+        pixels = usual_pixels(pixels, inverted=self._inverted)
         if pixels.dtype == np.float32 and not np.isfinite(pixels).all():
             raise ValueError("the tile has NaN or infinite pixels")
         return np.ascontiguousarray(pixels)
@@ -62,7 +64,7 @@ class TiledTiff(LargeImage):
         data = self._file.read(page.databytecounts[number])
         if len(data) < page.databytecounts[number]:
             raise ValueError("the file ends before the tile does")
-        segment = page.decode(data, number, jpegtables=page.jpegtables)[0]
+        segment = page.keyframe.decode(data, number, jpegtables=page.jpegtables)[0]
         if segment is None:
             raise ValueError("the tile is empty")
         decoded: np.ndarray = segment[0]
@@ -82,8 +84,8 @@ class TiledTiff(LargeImage):
                 raise ImportError(
                     f"{self.path} is compressed by {page.compression.name}, which needs: pip install 'lmfcn[wsi]'."
                 ) from error
-        except Exception:  # noqa: S110
-            pass  # a tile that is broken is told about when it is its turn
+        except Exception:
+            return  # a tile that is broken is told about when it is its turn
 
 
 def _height_width(level: Any) -> tuple[int, int]:
