@@ -16,6 +16,7 @@ from lmfcn.cli.explain import explain
 from lmfcn.cli.export import export
 from lmfcn.cli.info import info
 from lmfcn.cli.inspect import inspect
+from lmfcn.cli.map import map_image
 from lmfcn.cli.predict import predict
 from lmfcn.cli.reproduce import reproduce
 from lmfcn.cli.serve import serve
@@ -63,6 +64,7 @@ app.command(short_help="Show why: deciding images, and where.")(explain)
 app.command(short_help="Compare with other methods on your images.")(compare)
 app.command(short_help="Reproduce the paper's tables and figures.")(reproduce)
 app.command(short_help="Open a page in your browser that predicts and explains.")(serve)
+app.command("map", short_help="Map what is where in an image of any size.")(map_image)
 app.command(short_help="Write a model as ONNX, or for torch.")(export)
 app.command(short_help="Tell what a model is and where it comes from.")(info)
 
