@@ -21,14 +21,20 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file under a temporary name; it gets its own when the block ends well, and goes when it does not."""
+    with unfinished_file(path) as unfinished, unfinished.open("wb") as file:
+        yield file
+
+
+@contextmanager
+def unfinished_file(path: str | Path) -> Iterator[Path]:
+    """Give a temporary name to write to; it becomes `path` when the block ends well, and is removed if it does not."""
     if Path(path).is_dir():
         raise ValueError(f"{path} is a folder; give the name of a file.")
     given, path = path, Path(os.path.realpath(path))  # what a link leads to is replaced, not the link
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        with unfinished.open("wb") as file:
-            yield file
-            file.flush()
+        yield unfinished
+        with unfinished.open("rb") as file:
             os.fsync(file.fileno())
         unfinished.replace(path)
     except OSError as error:

@@ -18,6 +18,7 @@ from lmfcn.cli.explain import explain
 from lmfcn.cli.export import export
 from lmfcn.cli.info import info
 from lmfcn.cli.inspect import inspect
+from lmfcn.cli.map import map_image
 from lmfcn.cli.predict import predict
 from lmfcn.cli.reproduce import reproduce
 from lmfcn.cli.serve import serve
@@ -54,10 +55,10 @@ def _options(
 ) -> None: ...
 
 
-def _add(command: Callable[..., None], short: str) -> None:
+def _add(command: Callable[..., None], short: str, name: str | None = None) -> None:
     """Register a command; the lines of a paragraph in its docstring flow, whatever the width of the screen."""
     paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
-    app.command(help="\n\n".join(" ".join(text.split()) for text in paragraphs), short_help=short)(command)
+    app.command(name, help="\n\n".join(" ".join(text.split()) for text in paragraphs), short_help=short)(command)
 
 
 # In the order in which somebody with new images needs them, each with a line that fits a narrow screen.
@@ -71,6 +72,7 @@ _add(explain, "Show why: deciding images, and where.")
 _add(compare, "Compare with other methods on your images.")
 _add(reproduce, "Reproduce the paper's tables and figures.")
 _add(serve, "Open a page in your browser that predicts and explains.")
+_add(map_image, "Map what is where in an image of any size.", "map")
 _add(export, "Write a model as ONNX, or for torch.")
 _add(info, "Tell what a model is and where it comes from.")
 

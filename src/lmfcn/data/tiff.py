@@ -32,10 +32,10 @@ def tiff_shape(file: Any) -> tuple[int, int, int, str]:
         page, series = _first_page(tiff), tiff.series[0]
         sizes = dict(zip(series.axes, series.shape, strict=True))
         height, width = sizes.pop("Y"), sizes.pop("X")
-        channels = int(np.prod(list(sizes.values()), dtype=int)) - _n_alpha(page)
+        channels = int(np.prod(list(sizes.values()), dtype=int)) - n_alpha(page)
         if page.photometric not in _GREY_OR_COLOUR:
             channels = 3
-        if _orientation(page) >= _FIRST_TURNED:
+        if orientation(page) >= _FIRST_TURNED:
             height, width = width, height
         return height, width, channels, _KINDS.get(series.dtype.str[1:], str(series.dtype))
 
@@ -59,8 +59,8 @@ def read_tiff(file: Any) -> np.ndarray | None:
                 ) from error
             return None
         image = _channels_last(image, series.axes)
-        image = image[..., : image.shape[2] - _n_alpha(page)]
-        return np.ascontiguousarray(_turn(_usual_pixels(image, inverted=page.photometric == 0), _orientation(page)))
+        image = image[..., : image.shape[2] - n_alpha(page)]
+        return np.ascontiguousarray(_turn(usual_pixels(image, inverted=page.photometric == 0), orientation(page)))
 
 
 def _check_packed(file: Any, series: Any) -> None:
@@ -80,11 +80,13 @@ def _first_page(tiff: tifffile.TiffFile) -> Any:
     return tiff.pages[0]
 
 
-def _n_alpha(page: Any) -> int:
+def n_alpha(page: Any) -> int:
+    """Return how many of the channels say how opaque the others are."""
     return 1 if page.extrasamples and int(page.extrasamples[-1]) in (1, 2) else 0
 
 
-def _orientation(page: Any) -> int:
+def orientation(page: Any) -> int:
+    """Return how the camera or scanner noted that the image should be turned; 1 is not at all."""
     tag = page.tags.get(_ORIENTATION)
     return 1 if tag is None else int(tag.value)
 
@@ -102,7 +104,8 @@ def _channels_last(image: np.ndarray, axes: str) -> np.ndarray:
     raise ValueError(f"holds a stack with the axes {axes}; one image per file is expected")
 
 
-def _usual_pixels(image: np.ndarray, *, inverted: bool) -> np.ndarray:
+def usual_pixels(image: np.ndarray, *, inverted: bool) -> np.ndarray:
+    """Return pixels as uint8, uint16 or float32; `inverted` ones have white as zero."""
     kind = image.dtype.str[1:]
     if kind not in _KINDS:
         raise ValueError(f"holds {image.dtype} values; uint8, uint16 and floating point pixels can be used")
@@ -114,12 +117,12 @@ def _usual_pixels(image: np.ndarray, *, inverted: bool) -> np.ndarray:
     return np.iinfo(image.dtype).max - image if inverted else image
 
 
-def _turn(image: np.ndarray, orientation: int) -> np.ndarray:
+def _turn(image: np.ndarray, direction: int) -> np.ndarray:
     """Turn an image as the camera or scanner noted that it should be seen."""
-    if orientation >= _FIRST_TURNED:
+    if direction >= _FIRST_TURNED:
         image = image.swapaxes(0, 1)
-    if orientation in (2, 3, 6, 7):
+    if direction in (2, 3, 6, 7):
         image = image[:, ::-1]
-    if orientation in (3, 4, 7, 8):
+    if direction in (3, 4, 7, 8):
         image = image[::-1]
     return image

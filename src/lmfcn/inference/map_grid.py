@@ -28,6 +28,11 @@ class Box(NamedTuple):
         """Height and width."""
         return self.bottom - self.top, self.right - self.left
 
+    @property
+    def slices(self) -> tuple[slice, slice]:
+        """The place of this box in an array that starts at 0, 0."""
+        return slice(self.top, self.bottom), slice(self.left, self.right)
+
     def within(self, outer: "Box") -> tuple[slice, slice]:
         """Return the place of this box in an array that holds `outer`."""
         rows = slice(self.top - outer.top, self.bottom - outer.top)

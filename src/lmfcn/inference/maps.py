@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 import torch
@@ -14,6 +15,9 @@ from lmfcn.algorithm.network import TextureFCN
 from lmfcn.inference.map_grid import Box, MapGrid, pieces
 from lmfcn.inference.window_maps import window_maps
 from lmfcn.inference.window_sums import PatchAxis, window_sums
+from lmfcn.memory import reused_buffers
+
+_USUAL_WINDOW = 64
 
 
 @dataclass(frozen=True)
@@ -57,19 +61,31 @@ class Mapper:
     """
 
     def __init__(self, networks: Sequence[TextureFCN], decision: Decision, sharpness: float) -> None:
-        self._networks = [fold_batch_norm(network) for network in networks]
+        self._networks = [cast("TextureFCN", fold_batch_norm(network)) for network in networks]
         self._decision = decision
         self._sharpness = sharpness
         self._depth = len(networks[0].widths)
-        self._n_classes = max(2, len(decision.intercepts))
+        self.n_classes = max(2, len(decision.intercepts))
         self.n_latents = sum(network.n_latents for network in networks)
 
-    def grid(self, height: int, width: int, window: int, stride: int) -> MapGrid:
-        """Return the places of windows in an image, or say why there are none."""
+    def grid(self, size: tuple[int, int], window: int, stride: int) -> MapGrid:
+        """Return the places of windows in an image of some height and width, or say why there are none."""
         step = 2**self._depth
         # A convolution sees one place further, and the pooling behind a hidden one another.
         reach = sum(2 * 2**block for block in range(self._depth)) + step
-        return MapGrid(height, width, window, stride, step, reach)
+        return MapGrid(*size, window, stride, step, reach)
+
+    def window(self, size: tuple[int, int] | None) -> int:
+        """Return the side of windows that suits a model whose images were brought to a size."""
+        step = 2**self._depth
+        return _USUAL_WINDOW if size is None else max(1, min(size) // step) * step
+
+    def map(self, pixels: np.ndarray, grid: MapGrid) -> np.ndarray:
+        """Return the probabilities (rows, columns, n_classes) of all windows of an image (height, width, channels)."""
+        found = np.empty((grid.rows, grid.columns, self.n_classes), dtype=np.float32)
+        for block in grid.blocks(self.n_latents):
+            found[block.within(grid.everything)] = self.block(pixels[grid.region(block).slices], grid, block)
+        return found
 
     def block(self, pixels: np.ndarray, grid: MapGrid, windows: Box, wanted: np.ndarray | None = None) -> np.ndarray:
         """Return the probabilities (rows, columns, n_classes) of some windows.
@@ -85,8 +101,8 @@ class Mapper:
         """
         if wanted is None:
             wanted = np.ones(windows.shape, dtype=bool)
-        found = np.full((*windows.shape, self._n_classes), np.nan, dtype=np.float32)
-        with torch.no_grad():
+        found = np.full((*windows.shape, self.n_classes), np.nan, dtype=np.float32)
+        with torch.no_grad(), reused_buffers():
             latents = self._latents(pixels, grid, windows, wanted)
             for group in pieces(windows, grid.group):
                 place = group.within(windows)

@@ -13,7 +13,10 @@ from lmfcn.algorithm.decision import Decision
 from lmfcn.algorithm.encode import encode, scale_pixels
 from lmfcn.algorithm.geometry import LatentScale
 from lmfcn.algorithm.network import TextureFCN
+from lmfcn.data.arrays import check_images, check_like_training, pixel_kind
 from lmfcn.data.form import ImageForm
+from lmfcn.data.framing import to_color
+from lmfcn.inference.maps import Mapper, TextureMap
 
 
 class Networks(nn.Module):
@@ -146,6 +149,42 @@ class TextureModel(nn.Module):
         labels = self.classes[predicted.argmax(axis=1)].astype(object)
         labels[predicted.max(axis=1) < confidence] = rejected
         return labels
+
+    def map(self, image: Any, window: int | None = None, stride: int = 16) -> TextureMap:
+        """Return what is where in one image.
+
+        At every place of a window the map holds what `predict_proba` says about the window cut out of the image, up
+        to rounding, but the networks go over the image once and not over every window. For images that do not fit
+        into memory there is `lmfcn map`.
+
+        Parameters
+        ----------
+        image : array (height, width) or (height, width, channels)
+            Pixels as the model was trained on.
+        window : int, optional
+            Side of the windows in pixels: by default that of the training images if they had been brought to a size,
+            else 64. A multiple of 4 for networks of the default depth.
+        stride : int, default=16
+            Pixels from one window to the next, likewise.
+
+        Examples
+        --------
+        >>> from lmfcn import LMFCNClassifier, make_gaussians
+        >>> X, y = make_gaussians(n_per_class=10, size=32, random_state=0)
+        >>> model = LMFCNClassifier(epochs=1, latent_dim=8, random_state=0).fit(X, y).model_
+        >>> model.map(np.zeros((64, 96), dtype=np.uint8), window=32, stride=16).probabilities.shape
+        (3, 5, 2)
+        """
+        pixels = to_color(check_images(np.asarray(image)[None])[0], self.form.frame.color)
+        check_like_training((pixels.shape[2], pixel_kind(pixels)), self.form.channels, self.form.pixels)
+        mapper = self.mapper()
+        window = mapper.window(self.form.frame.size) if window is None else window
+        grid = mapper.grid(pixels.shape[:2], window, stride)
+        return TextureMap(mapper.map(pixels, grid), self.classes, grid)
+
+    def mapper(self) -> Mapper:
+        """Return what maps images, or parts of large ones."""
+        return Mapper(self.members, self.decision, self.calibration.sharpness)
 
     def _scores(self, X: Any) -> Tensor:
         return self.decision.scores(self.latents(X))

@@ -5,8 +5,8 @@ sides. How they differ below an upper side depends on the row in which windows s
 computed once for all windows in that row, as a strip along the whole image; the same goes for the other sides. What
 remains are the corners, where two sides are felt. Everything else is shared.
 
-Convolutions are linear, so only deviations have to go through them: in a strip from the shared maps, in a corner from what
-its two strips let expect. They are few, and zero further inside.
+Convolutions are linear, so only deviations have to go through them: in a strip from the shared maps, in a corner from
+what its two strips let expect. They are few, and zero further inside.
 """
 
 from collections.abc import Iterator
@@ -39,8 +39,8 @@ class WindowMaps:
     shared : Tensor (height, width, channels)
         Of the image.
     strips : dict of Tensor (felt, length, windows, channels)
-        By axis and side, such as (0, "start") for upper sides: the places of a window that feel the side, counted from
-        the image's start to its end; for all places along the side; for each row or column in which windows start or end.
+        By axis and side, such as (0, "start") for upper sides: the places of a window that feel the side; all places
+        along it, also beyond the window; each row or column in which windows start or end.
     corners : dict of Tensor (felt, felt, windows, windows, channels)
         By the sides of both axes.
     step : int

@@ -49,7 +49,7 @@ class PatchAxis:
             END: _clip((first - window) // stride + 1, (last - window) // stride + 1, n_windows),
         }
         places = {
-            side: range(*(number * stride + ahead for number in windows[side]), stride)
+            side: range(windows[side][0] * stride + ahead, windows[side][1] * stride + ahead, stride)
             for side, ahead in ((START, -origin), (END, window - origin))
         }
         starts = np.arange(*windows[OVER])[:, None] * stride
@@ -64,7 +64,7 @@ class PatchAxis:
 
 
 def window_sums(maps: WindowMaps, rows: PatchAxis, columns: PatchAxis) -> dict[tuple[str, str], Tensor]:
-    """Return what a patch adds to the means (rows, columns, channels) of windows, by the windows' kinds on both axes."""
+    """Return what a patch adds to the means (rows, columns, channels) of windows: over it, and with sides in it."""
     axes = (rows, columns)
     units = columns.unit_sums(rows.unit_sums(maps.shared, maps.step).transpose(0, 1), maps.step)
     sums = {(OVER, OVER): torch.einsum("ru,vuc,wv->rwc", rows.under.to(units), units, columns.under.to(units))}

@@ -1,0 +1,57 @@
+"""Names and colours of what a map shows."""
+
+import colorsys
+from dataclasses import dataclass
+
+import numpy as np
+
+_MOST_CLASSES = 250
+# Okabe and Ito's colours, which most people can tell apart.
+_FIRST = ["0072b2", "e69f00", "009e73", "cc79a7", "56b4e9", "d55e00", "f0e442", "7f5fbf"]
+_GOLDEN = 0.618034
+REJECTED, GLASS, UNREADABLE = "rejected", "glass", "unreadable"
+_OTHERS = {REJECTED: (150, 150, 150), GLASS: (255, 255, 255), UNREADABLE: (0, 0, 0)}
+
+
+@dataclass(frozen=True)
+class Legend:
+    """What the numbers in a label map stand for.
+
+    Attributes
+    ----------
+    names : list of str
+        The classes in the model's order, then rejected, glass, unreadable.
+    colours : array of uint8 (n, 3)
+    """
+
+    names: list[str]
+    colours: np.ndarray
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.names) - len(_OTHERS)
+
+    def labels(self, probabilities: np.ndarray, wanted: np.ndarray | None, reject: float) -> np.ndarray:
+        """Return the number (rows, columns) of what is shown for probabilities (rows, columns, n_classes)."""
+        unknown = np.isnan(probabilities[..., 0])
+        known = np.nan_to_num(probabilities)
+        labels = known.argmax(axis=2).astype(np.uint8)
+        labels[known.max(axis=2) < reject] = self.n_classes
+        labels[unknown] = self.n_classes + 2
+        if wanted is not None:
+            labels[~wanted] = self.n_classes + 1
+        return labels
+
+
+def legend_of(classes: np.ndarray) -> Legend:
+    """Return the legend for a model's classes."""
+    if len(classes) > _MOST_CLASSES:
+        raise ValueError(f"A map can show at most {_MOST_CLASSES} classes, but the model has {len(classes)}.")
+    colours = [tuple(bytes.fromhex(colour)) for colour in _FIRST][: len(classes)]
+    for number in range(len(colours), len(classes)):
+        brightness = (0.95, 0.7, 0.5)[number % 3]
+        rgb = colorsys.hsv_to_rgb(number * _GOLDEN % 1, 0.65, brightness)
+        colours.append(tuple(round(255 * part) for part in rgb))
+    names = [str(label) for label in classes.tolist()]
+    return Legend([*names, *_OTHERS], np.array([*colours, *_OTHERS.values()], dtype=np.uint8))

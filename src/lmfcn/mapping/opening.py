@@ -1,0 +1,98 @@
+"""From a path to an image of any size: who reads it, which level, in which colour and scale."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lmfcn.data.form import ImageForm
+from lmfcn.data.framing import describe_channels
+from lmfcn.data.images import ImageError
+from lmfcn.data.tiff import is_tiff
+from lmfcn.mapping.images import ColoredImage, LargeImage, ScaledImage, WholeImage
+from lmfcn.mapping.levels import level_for
+from lmfcn.mapping.slides import Slide, slide_vendor
+from lmfcn.mapping.tiled_tiff import TiledTiff
+
+READERS = ("auto", "plain", "tiff", "openslide")
+_SMALL = 2**24
+
+
+@dataclass(frozen=True)
+class View:
+    """How a file is looked at.
+
+    Attributes
+    ----------
+    reader : one of READERS
+    level : int
+        Of the resolutions in the file, 0 is the finest.
+    scale : float
+        By which the level is enlarged or reduced.
+    """
+
+    reader: str = "auto"
+    level: int = 0
+    scale: float = 1.0
+
+
+def resolve_view(path: Path, view: View, resolution: float | None = None) -> View:
+    """Return the view with the reader that suits the file, and for a resolution in micrometres its level and scale."""
+    view = View(_reader(path) if view.reader == "auto" else view.reader, view.level, view.scale)
+    if resolution is None:
+        return view
+    size = open_level(path, View(view.reader)).size
+    level, scale = level_for(path, [width for _, width in size.levels], size.micrometres, resolution)
+    return View(view.reader, level, scale)
+
+
+def open_level(path: Path, view: View) -> LargeImage:
+    """Open one level of an image as it is in the file."""
+    if view.reader == "openslide":
+        return Slide(path, view.level)
+    if view.reader == "tiff":
+        return TiledTiff(path, view.level)
+    if view.level != 0:
+        raise ValueError(f"{path} has one level, 0, got {view.level}.")
+    return WholeImage(path)
+
+
+def open_view(path: Path, view: View, form: ImageForm) -> LargeImage:
+    """Open an image in the form in which a model takes it."""
+    image = open_level(path, view)
+    try:
+        image = image if form.frame.color == "keep" else ColoredImage(image, form.frame.color)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}.") from error
+    size = image.size
+    if (size.channels, size.pixels) != (form.channels, form.pixels):
+        raise ValueError(
+            f"{path} has {describe_channels(size.channels, size.pixels)}, but the model was trained on images with"
+            f" {describe_channels(form.channels, form.pixels)}; convert the image, or take a model that fits."
+        )
+    return image if view.scale == 1 else ScaledImage(image, view.scale)
+
+
+def _reader(path: Path) -> str:
+    """Return who reads a file: OpenSlide what scanners write, tifffile tiles, Pillow and others the rest."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist or is not a file.")
+    with path.open("rb") as file:
+        tiff = is_tiff(file.read(4))
+    vendor = slide_vendor(path)
+    if vendor not in (None, "generic-tiff"):
+        return "openslide"
+    if not tiff:
+        return "plain"
+    return "tiff" if vendor == "generic-tiff" or _needs_tiles(path) else "plain"
+
+
+def _needs_tiles(path: Path) -> bool:
+    import tifffile
+
+    try:
+        with tifffile.TiffFile(path) as tiff:
+            page: Any = tiff.pages[0]
+            large = page.imagewidth * page.imagelength > _SMALL
+            return large or bool(page.is_tiled) or len(tiff.series[0].levels) > 1
+    except Exception as error:
+        raise ImageError(path, f"is damaged or truncated ({error})") from error

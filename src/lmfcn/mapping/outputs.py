@@ -1,0 +1,103 @@
+"""The files of a map: labels, probabilities, areas, pictures."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tifffile
+
+from lmfcn.files import unfinished_file, write_text
+from lmfcn.inference.map_grid import Box
+from lmfcn.mapping.finished import FinishedMap
+from lmfcn.mapping.images import LargeImage, thumbnail
+from lmfcn.mapping.pictures import LARGEST_PICTURE, as_rgb, picture_size, write_label_picture, write_overlay
+from lmfcn.mapping.png import write_palette_png
+
+_TILE = 256
+_SMALL_TIFF = 2**31
+
+
+def write_outputs(
+    finished: FinishedMap, image: LargeImage, overview: LargeImage, output: Path, about: dict[str, Any]
+) -> np.ndarray:
+    """Write all files of a map into a folder and return the area (n,) in pixels of every entry of the legend.
+
+    Parameters
+    ----------
+    finished : FinishedMap
+    image : LargeImage
+        That was mapped.
+    overview : LargeImage
+        The same at a resolution that is good enough to look at.
+    output : Path
+    about : dict
+        Goes into map.json, beside what is known here.
+    """
+    grid, legend = finished.grid, finished.legend
+    areas = finished.areas()
+    numbered = "; ".join(f"{number} {name}" for number, name in enumerate(legend.names))
+    bands = (labels for _, labels in finished.label_bands())
+    write_palette_png(output / "labels.png", bands, (grid.columns, grid.rows), legend.colours, numbered)
+    _write_probabilities(output / "probabilities.tif", finished)
+    _write_areas(output / "areas.csv", legend.names, areas, image.size.micrometres)
+    labels = finished.picture(*picture_size(grid.height, grid.width))
+    write_label_picture(output / "map.png", labels, legend, areas)
+    shown = as_rgb(thumbnail(overview, LARGEST_PICTURE), overview.size.pixels)
+    write_overlay(output / "overlay.png", labels, shown, legend, areas)
+    known = {
+        "labels": legend.names,
+        "window": grid.window,
+        "stride": grid.stride,
+        "rows": grid.rows,
+        "columns": grid.columns,
+        "image_height": grid.height,
+        "image_width": grid.width,
+        "micrometres_per_pixel": image.size.micrometres,
+        "reject": finished.reject,
+    }
+    write_text(output / "map.json", json.dumps(known | about, indent=1))
+    return areas
+
+
+def _write_probabilities(path: Path, finished: FinishedMap) -> None:
+    """Write a tiled TIFF of float32, a channel per class; NaN where there is no label."""
+    shape = (finished.grid.rows, finished.grid.columns, finished.legend.n_classes)
+    classes = finished.legend.names[: finished.legend.n_classes]
+    with unfinished_file(path) as unfinished:
+        tifffile.imwrite(
+            unfinished,
+            _tiles(finished),
+            shape=shape,
+            dtype=np.float32,
+            tile=(_TILE, _TILE),
+            photometric="minisblack",
+            planarconfig="contig",
+            compression="zlib",
+            bigtiff=4 * int(np.prod(shape)) > _SMALL_TIFF,
+            metadata={"axes": "YXS", "classes": classes},
+        )
+
+
+def _tiles(finished: FinishedMap) -> Iterator[np.ndarray]:
+    everything = finished.grid.everything
+    for top in range(0, everything.bottom, _TILE):
+        for left in range(0, everything.right, _TILE):
+            box = Box(top, left, top + _TILE, left + _TILE).overlap(everything)
+            found = finished.store.read(box)
+            tile = np.full((_TILE, _TILE, found.shape[2]), np.nan, dtype=np.float32)
+            tile[: found.shape[0], : found.shape[1]] = found
+            yield tile
+
+
+def _write_areas(path: Path, names: list[str], areas: np.ndarray, micrometres: float | None) -> None:
+    rows = io.StringIO()
+    table = csv.writer(rows, lineterminator="\n")
+    table.writerow(["label", "pixels", "share", *(["square_millimetres"] if micrometres else [])])
+    for name, area in zip(names, areas.tolist(), strict=True):
+        size = [f"{area * micrometres**2 / 1e6:.6g}"] if micrometres else []
+        table.writerow([name, area, f"{area / areas.sum():.6f}", *size])
+    write_text(path, rows.getvalue())

@@ -1,0 +1,178 @@
+"""From a model file and an image file of any size to a folder with its map."""
+
+import errno
+import functools
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from lmfcn.distribution import as_completed
+from lmfcn.inference.files import load
+from lmfcn.inference.map_grid import Box, MapGrid
+from lmfcn.inference.model import TextureModel
+from lmfcn.mapping.blocks import BlockResult, BlockStore, MapSettings, made_with, map_block
+from lmfcn.mapping.finished import FinishedMap
+from lmfcn.mapping.images import LargeImage
+from lmfcn.mapping.legend import legend_of
+from lmfcn.mapping.opening import View, open_level, open_view, resolve_view
+from lmfcn.mapping.outputs import write_outputs
+from lmfcn.mapping.pictures import LARGEST_PICTURE
+from lmfcn.mapping.tissue import find_tissue
+from lmfcn.progress import item_progress
+
+
+@dataclass(frozen=True)
+class MapRequest:
+    """What to map and how.
+
+    Attributes
+    ----------
+    model, image, output : Path
+    window : int, optional
+        Side of windows in pixels; chosen by the model if it is left out.
+    stride : int
+    view : View
+        Reader, level and scale.
+    resolution : float, optional
+        Micrometres per pixel, instead of level and scale.
+    tissue : bool, optional
+        Whether glass is passed over; only in whole slides if it is left out.
+    reject : float
+        Least probability of a label that is shown.
+    block : int, optional
+        Side of the blocks in pixels.
+    """
+
+    model: Path
+    image: Path
+    output: Path
+    window: int | None = None
+    stride: int = 16
+    view: View = field(default_factory=View)
+    resolution: float | None = None
+    tissue: bool | None = None
+    reject: float = 0.0
+    block: int | None = None
+
+
+@dataclass(frozen=True)
+class MapOutcome:
+    """What came of it.
+
+    Attributes
+    ----------
+    areas : dict of int
+        Pixels of every label, and of what is rejected, glass and unreadable.
+    missing : list of str
+        Sentences about parts of the image that could not be read.
+    notes : list of str
+        What a user should know.
+    """
+
+    areas: dict[str, int]
+    missing: list[str]
+    notes: list[str]
+
+
+def map_image(request: MapRequest, *, jobs: int = 1, scheduler: str | None = None, verbose: bool = False) -> MapOutcome:
+    """Map an image block by block into a folder; blocks that are there already are not computed again.
+
+    Parameters
+    ----------
+    request : MapRequest
+    jobs : int
+        Processes on this machine.
+    scheduler : str, optional
+        Address of a dask scheduler instead.
+    verbose : bool
+        Show a progress bar on standard error.
+    """
+    try:
+        return _map_image(request, jobs, scheduler, verbose=verbose)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        raise OSError(
+            f"No space is left for {request.output}; free some and run the same again: finished blocks are kept."
+        ) from error
+
+
+def _map_image(request: MapRequest, jobs: int, scheduler: str | None, *, verbose: bool) -> MapOutcome:
+    plan = _plan(request)
+    _compute(plan.store, request, plan.settings, jobs, scheduler, verbose=verbose)
+    finished = FinishedMap(plan.store, plan.grid, legend_of(plan.model.classes), plan.settings.tissue, request.reject)
+    view = plan.settings.view
+    about = {"level": view.level, "scale": view.scale, "image": str(request.image), "model": str(request.model)}
+    areas = write_outputs(finished, plan.image, plan.overview, request.output, about)
+    missing = [sentence for block in plan.store.blocks for sentence in plan.store.missing(block)]
+    named = dict(zip(finished.legend.names, areas.tolist(), strict=True))
+    return MapOutcome(named, list(dict.fromkeys(missing)), _notes(plan))
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Everything that is checked and chosen before the first block is computed."""
+
+    model: TextureModel
+    image: LargeImage
+    overview: LargeImage
+    grid: MapGrid
+    settings: MapSettings
+    store: BlockStore
+
+
+def _plan(request: MapRequest) -> _Plan:
+    if not 0 <= request.reject <= 1:
+        raise ValueError(f"reject must be a probability between 0 and 1, got {request.reject}.")
+    if not 0 < request.view.scale < math.inf:
+        raise ValueError(f"scale must be positive, got {request.view.scale}.")
+    model = load(request.model)
+    legend_of(model.classes)  # refuses what cannot be shown
+    view = resolve_view(request.image, request.view, request.resolution)
+    image = open_view(request.image, view, model.form)
+    mapper = model.mapper()
+    window = mapper.window(model.form.frame.size) if request.window is None else request.window
+    grid = mapper.grid((image.size.height, image.size.width), window, request.stride)
+    overview = _overview(request.image, view)
+    with_tissue = view.reader == "openslide" if request.tissue is None else request.tissue
+    settings = MapSettings(window, request.stride, view, find_tissue(overview) if with_tissue else None)
+    blocks = grid.blocks(mapper.n_latents, request.block)
+    store = BlockStore(request.output / "blocks", blocks, made_with(request.model, request.image, settings))
+    return _Plan(model, image, overview, grid, settings, store)
+
+
+def _compute(
+    store: BlockStore, request: MapRequest, settings: MapSettings, jobs: int, scheduler: str | None, *, verbose: bool
+) -> None:
+    function = functools.partial(_map_block, request.model, request.image, settings)
+    unfinished = store.unfinished()
+    with item_progress(f"Mapping {request.image.name}", len(store.blocks), visible=verbose) as advance:
+        for _ in range(len(store.blocks) - len(unfinished)):
+            advance()
+        for block, result in as_completed(function, unfinished, jobs=jobs, scheduler=scheduler):
+            store.add(block, result)
+            advance()
+
+
+def _map_block(model_path: Path, image_path: Path, settings: MapSettings, block: Box) -> BlockResult:
+    return map_block(model_path, image_path, block, settings)
+
+
+def _overview(path: Path, view: View) -> LargeImage:
+    """Open the coarsest level that is still good enough for pictures, in its own colours."""
+    sizes = open_level(path, replace(view, level=0)).size.levels
+    good_enough = [level for level, size in enumerate(sizes) if max(size) >= LARGEST_PICTURE]
+    return open_level(path, replace(view, level=max(good_enough, default=0)))
+
+
+def _notes(plan: _Plan) -> list[str]:
+    notes = []
+    if plan.store.started_anew:
+        notes.append("Model, image or options had changed: blocks of the former run were not used.")
+    frame = plan.model.form.frame
+    if frame.fit == "resize" and frame.size is not None and plan.settings.view.scale == 1:
+        notes.append(
+            f"The model was trained on images that had been resized to {frame.size[0]}x{frame.size[1]} pixels; if they"
+            " had another size before, give the factor as --scale, or textures look coarser or finer to it here."
+        )
+    return notes
