@@ -9,6 +9,7 @@ from PIL import Image
 
 import lmfcn
 from lmfcn.cli.train import parse_class_weight
+from lmfcn.explain.gallery_file import load_gallery
 
 
 def table_of(folder, trees, *, groups=None, split=None):
@@ -36,8 +37,10 @@ def test_train_tells_and_writes(trained):
     assert "Images: 20 for training\n" in result.stderr
     assert re.search(r"Balanced accuracy [01]\.\d{3} \(\d\.\d{3} to \d\.\d{3}\) on 4 validation images", result.stdout)
     assert f"Model: {folder / 'trees.lmfcn'} (" in result.stdout
-    assert f"Report: {folder / 'report.html'}\n" in result.stdout
-    assert sorted(path.name for path in folder.iterdir()) == ["report.html", "trees.lmfcn"]
+    assert f"Report: {folder / 'report.html'} (" in result.stdout
+    assert sorted(path.name for path in folder.iterdir()) == ["report.html", "trees.gallery", "trees.lmfcn"]
+    gallery = load_gallery(folder / "trees.gallery", lmfcn.load(folder / "trees.lmfcn"))
+    assert len(gallery) == 20
     record = lmfcn.load(folder / "trees.lmfcn").record
     assert record["random_state"] == 0
     assert record["held_out"]["n_images"] == 4
@@ -49,15 +52,15 @@ def test_the_report_shows_everything_and_needs_nothing(trained):
     assert not re.findall(r"(?:https?:)?//[a-z]", without_pictures)
     for title in ("How good it is", "taken for what", "probabilities right", "hardest images", "latent space"):
         assert title in page
-    assert "Possible label errors" not in page
     assert page.count("data:image/") == 5
 
 
 def test_same_seed_same_file(command, trees, model, tmp_path):
-    code, told, said = command("train", trees, "-o", "again.lmfcn", *FAST, "--quiet", "--no-report")
+    code, told, said = command("train", trees, "-o", "again.lmfcn", *FAST, "--quiet", "--no-report", "--no-gallery")
     assert (code, told, said) == (0, f"Model: again.lmfcn ({model.stat().st_size / 1e6:.2f} MB)\n", "")
     assert (tmp_path / "again.lmfcn").read_bytes() == model.read_bytes()
-    code, _, _ = command("train", trees, "-o", "other.lmfcn", *FAST, "--quiet", "--no-report", "--seed", "1")
+    quietly = ("--quiet", "--no-report", "--no-gallery")
+    code, _, _ = command("train", trees, "-o", "other.lmfcn", *FAST, *quietly, "--seed", "1")
     assert code == 0
     assert (tmp_path / "other.lmfcn").read_bytes() != model.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["again.lmfcn", "other.lmfcn"]
@@ -153,7 +156,7 @@ def test_without_the_extra_there_is_a_model_but_no_report(command, trees, tmp_pa
     code, _, said = command("train", trees, *FAST)
     assert code == 0
     assert "pip install 'lmfcn[report]'" in said
-    assert [path.name for path in tmp_path.iterdir()] == ["model.lmfcn"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model.gallery", "model.lmfcn"]
 
 
 @pytest.mark.parametrize(

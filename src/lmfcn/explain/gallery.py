@@ -4,13 +4,12 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from lmfcn.algorithm.encode import encode
-from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.arrays import as_entries
 from lmfcn.data.collections import ImageCollection
 from lmfcn.data.form import as_collection
@@ -18,6 +17,9 @@ from lmfcn.data.loading import LoadedImages
 from lmfcn.explain.pictures import thumbnail
 from lmfcn.explain.projection import Projection
 from lmfcn.inference.model import TextureModel
+
+if TYPE_CHECKING:
+    from lmfcn.classifier import LMFCNClassifier  # and with it scikit-learn, which reading a gallery does not need
 
 _SAME_LATENT = 1e-2
 """Latents of one image may differ by rounding, in units of their standard deviation; those of two images do by more."""
@@ -66,7 +68,7 @@ class Gallery:
 
     @classmethod
     def of(
-        cls, classifier: LMFCNClassifier, images: Any, labels: Any = None, names: Any = None, validation: Any = None
+        cls, classifier: "LMFCNClassifier", images: Any, labels: Any = None, names: Any = None, validation: Any = None
     ) -> "Gallery":
         """Make the gallery of a fitted classifier.
 
@@ -149,7 +151,7 @@ class _Part:
     names: list[str]
 
     @classmethod
-    def of(cls, classifier: LMFCNClassifier, X: Any, y: Any) -> "_Part":
+    def of(cls, classifier: "LMFCNClassifier", X: Any, y: Any) -> "_Part":
         model, X = classifier.model_, as_collection(X)
         images = model.form.load(X)
         names = X.paths if isinstance(X, ImageCollection) and X.file_of(0) is not None else [""] * len(images)
