@@ -33,9 +33,7 @@ def save_pyramid(path: Path, pixels: np.ndarray, n_levels: int = 3) -> Path:
     with tifffile.TiffWriter(path) as file:
         for level in range(n_levels):
             smaller = np.ascontiguousarray(pixels[:: 2**level, :: 2**level])
-            file.write(
-                smaller, tile=(TILE, TILE), photometric="rgb", compression="zlib", subfiletype=1 if level else 0
-            )
+            file.write(smaller, tile=(TILE, TILE), photometric="rgb", compression="zlib", subfiletype=1 if level else 0)
     return path
 
 
