@@ -64,6 +64,8 @@ def _tell(outcome: "MapOutcome", output: Path, *, quiet: bool) -> None:
             table.add_column(heading, justify="right")
         total = sum(outcome.areas.values())
         for label, area in outcome.areas.items():
+            if area == 0:
+                continue
             table.add_row(label, f"{area:,}", f"{area / total:.1%}")
         Console().print(table)
         typer.echo(f"Map: {output / 'overlay.png'}, map.png, labels.png, probabilities.tif, areas.csv")

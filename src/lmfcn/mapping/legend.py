@@ -7,7 +7,7 @@ import numpy as np
 
 _MOST_CLASSES = 250
 # Okabe and Ito's colours, which most people can tell apart.
-_FIRST = ["0072b2", "e69f00", "009e73", "cc79a7", "56b4e9", "d55e00", "f0e442", "7f5fbf"]
+_FIRST = ["0072b2", "e69f00", "009e73", "cc79a7", "f0e442", "d55e00", "56b4e9", "5d3a9b"]
 _GOLDEN = 0.618034
 REJECTED, GLASS, UNREADABLE = "rejected", "glass", "unreadable"
 _OTHERS = {REJECTED: (150, 150, 150), GLASS: (255, 255, 255), UNREADABLE: (0, 0, 0)}

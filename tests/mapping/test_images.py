@@ -1,0 +1,174 @@
+import numpy as np
+import pytest
+import tifffile
+from PIL import Image
+
+from lmfcn.data.form import ImageForm
+from lmfcn.data.framing import Frame, resize_image
+from lmfcn.data.images import read_image
+from lmfcn.inference.map_grid import Box
+from lmfcn.mapping.images import ScaledImage, WholeImage, thumbnail
+from lmfcn.mapping.levels import level_for
+from lmfcn.mapping.opening import View, open_level, open_view, resolve_view
+from lmfcn.mapping.slides import Slide
+from lmfcn.mapping.tiled_tiff import TiledTiff
+
+BOXES = [Box(0, 0, 300, 210), Box(0, 0, 1, 1), Box(130, 60, 299, 209), Box(250, 200, 300, 210)]
+
+
+def noise(*shape, dtype=np.uint8):
+    return (np.random.default_rng(0).random(shape) * (1 if dtype == np.float32 else np.iinfo(dtype).max)).astype(dtype)
+
+
+def write_pyramid(path, pixels, n_levels=3, **options):
+    with tifffile.TiffWriter(path) as file:
+        for level in range(n_levels):
+            reduced = np.ascontiguousarray(pixels[:: 2**level, :: 2**level])
+            file.write(
+                reduced,
+                tile=(128, 128),
+                photometric="rgb",
+                compression="deflate",
+                subfiletype=1 if level else 0,
+                metadata=None,
+                **options,
+            )
+    return path
+
+
+KINDS = {
+    "tiles": (noise(300, 210, 3), {"tile": (64, 80), "photometric": "rgb", "compression": "deflate"}),
+    "grey tiles": (noise(300, 210), {"tile": (64, 64)}),
+    "strips": (noise(300, 210, 3), {"rowsperstrip": 37, "photometric": "rgb"}),
+    "16 bits, 6 channels": (noise(300, 210, 6, dtype=np.uint16), {"tile": (64, 64), "planarconfig": "contig"}),
+    "planes": (noise(6, 300, 210), {"tile": (64, 64), "planarconfig": "separate", "photometric": "minisblack"}),
+    "pages": (noise(6, 300, 210), {"tile": (64, 64), "photometric": "minisblack", "metadata": {"axes": "CYX"}}),
+    "floating point": (noise(300, 210, dtype=np.float32), {"tile": (64, 64)}),
+    "white is zero": (noise(300, 210), {"tile": (64, 64), "photometric": "miniswhite"}),
+    "with alpha": (noise(300, 210, 4), {"tile": (64, 64), "photometric": "rgb", "extrasamples": ["unassalpha"]}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_parts_of_tiffs_are_those_of_the_whole(tmp_path, kind):
+    pixels, options = KINDS[kind]
+    tifffile.imwrite(tmp_path / "a.tif", pixels, **options)
+    whole = read_image(tmp_path / "a.tif")
+    image = TiledTiff(tmp_path / "a.tif")
+    assert (image.size.height, image.size.width, image.size.channels) == whole.shape
+    for box in BOXES:
+        region = image.read(box)
+        assert region.missing == []
+        assert region.pixels.dtype == whole.dtype
+        assert np.array_equal(region.pixels, whole[box.slices])
+
+
+def test_levels_through_tifffile_and_openslide(tmp_path):
+    pixels = noise(600, 700, 3)
+    path = write_pyramid(tmp_path / "a.tif", pixels)
+    for level in range(3):
+        tiff, slide = TiledTiff(path, level), Slide(path, level)
+        assert tiff.size.levels == slide.size.levels == [(600, 700), (300, 350), (150, 175)]
+        box = Box(20, 30, 140, 170)
+        expected = pixels[:: 2**level, :: 2**level][box.slices]
+        assert np.array_equal(tiff.read(box).pixels, expected)
+        assert np.array_equal(slide.read(box).pixels, expected)
+
+
+@pytest.mark.parametrize("reader", ["tiff", "openslide"])
+def test_levels_that_are_not_there(tmp_path, reader):
+    path = write_pyramid(tmp_path / "a.tif", noise(600, 700, 3))
+    with pytest.raises(ValueError, match=r"a.tif has 3 levels, 0 \(the finest\) to 2, got 3"):
+        open_level(path, View(reader, level=3))
+    Image.fromarray(noise(20, 20)).save(tmp_path / "a.png")
+    with pytest.raises(ValueError, match=r"a.png has one level, 0, got 1"):
+        open_level(tmp_path / "a.png", View("plain", level=1))
+
+
+def test_who_reads_what(tmp_path):
+    Image.fromarray(noise(20, 20)).save(tmp_path / "a.png")
+    tifffile.imwrite(tmp_path / "small.tif", noise(20, 20))
+    tifffile.imwrite(tmp_path / "tiled.tif", noise(200, 200, 3), tile=(64, 64), photometric="rgb")
+    found = [resolve_view(tmp_path / name, View()).reader for name in ("a.png", "small.tif", "tiled.tif")]
+    assert found == ["plain", "plain", "tiff"]
+    with pytest.raises(FileNotFoundError, match="none.tif does not exist"):
+        resolve_view(tmp_path / "none.tif", View())
+    (tmp_path / "bad.tif").write_bytes(b"II*\0" + bytes(30))
+    with pytest.raises(ValueError, match=r"bad.tif: is damaged or truncated"):
+        resolve_view(tmp_path / "bad.tif", View())
+
+
+def test_broken_tiles_are_listed_and_the_rest_is_there(tmp_path):
+    pixels = noise(300, 210, 3)
+    tifffile.imwrite(tmp_path / "a.tif", pixels, tile=(64, 64), photometric="rgb", compression="deflate")
+    break_tile(tmp_path / "a.tif", 5)
+    region = TiledTiff(tmp_path / "a.tif").read(Box(0, 0, 300, 210))
+    ((box, reason),) = region.missing
+    assert box == Box(64, 64, 128, 128)
+    assert reason
+    expected = pixels.copy()
+    expected[box.slices] = 0
+    assert np.array_equal(region.pixels, expected)
+
+
+def break_tile(path, number):
+    with tifffile.TiffFile(path) as tiff:
+        offset, count = tiff.pages[0].dataoffsets[number], tiff.pages[0].databytecounts[number]
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(b"\xff" * count)
+
+
+def test_broken_tiles_through_openslide(tmp_path):
+    path = write_pyramid(tmp_path / "a.tif", noise(1100, 600, 3), n_levels=1)
+    break_tile(path, 0)
+    slide = Slide(path)
+    region = slide.read(Box(0, 0, 1100, 600))
+    assert [box for box, _ in region.missing] == [Box(0, 0, 512, 512)]
+    assert np.array_equal(region.pixels[512:], read_image_beyond(path)[512:])
+
+
+def read_image_beyond(path):
+    return TiledTiff(path).read(Box(0, 0, 1100, 600)).pixels
+
+
+@pytest.mark.parametrize(("scale", "channels"), [(0.4, 3), (0.37, 1), (1.6, 1)])
+def test_scaling_in_tiles_is_scaling_the_whole(tmp_path, monkeypatch, scale, channels):
+    monkeypatch.setattr("lmfcn.mapping.images._SCALED_TILE", 48)
+    Image.fromarray(noise(210, 170, 3) if channels == 3 else noise(210, 170)).save(tmp_path / "a.png")
+    image = ScaledImage(WholeImage(tmp_path / "a.png"), scale)
+    size = round(210 * scale), round(170 * scale)
+    assert (image.size.height, image.size.width) == size
+    found = image.read(Box(0, 0, *size)).pixels
+    expected = resize_image(read_image(tmp_path / "a.png"), size)
+    assert np.abs(found.astype(int) - expected).max() <= 1
+    assert np.array_equal(image.read(Box(20, 30, 60, 61)).pixels, found[20:60, 30:61])
+
+
+def test_images_that_a_model_cannot_take(tmp_path):
+    Image.fromarray(noise(40, 40, 3)).save(tmp_path / "a.png")
+    with pytest.raises(ValueError, match=r"a.png has 3 channels of uint8, but the model was trained on images with 1"):
+        open_view(tmp_path / "a.png", View("plain"), ImageForm(1, "uint8"))
+    grey = open_view(tmp_path / "a.png", View("plain"), ImageForm(1, "uint8", Frame("grey")))
+    assert grey.read(Box(0, 0, 40, 40)).pixels.shape == (40, 40, 1)
+
+
+def test_resolution_chooses_level_and_scale(tmp_path):
+    # 40,000 pixels per centimetre are a quarter of a micrometre each.
+    path = write_pyramid(tmp_path / "a.tif", noise(600, 700, 3), resolution=(40000, 40000), resolutionunit="CENTIMETER")
+    assert TiledTiff(path, 1).size.micrometres == pytest.approx(0.5)
+    assert resolve_view(path, View("tiff"), 0.5) == View("tiff", 1, 1.0)
+    assert resolve_view(path, View("tiff"), 0.75) == View("tiff", 1, pytest.approx(2 / 3))
+    assert resolve_view(path, View("tiff"), 0.125) == View("tiff", 0, 2.0)
+    with pytest.raises(ValueError, match="does not say how large its pixels are; choose a level or a scale instead"):
+        level_for(path, [700], None, 0.5)
+    with pytest.raises(ValueError, match="resolution must be a positive number of micrometres, got 0"):
+        level_for(path, [700], 0.25, 0)
+
+
+def test_thumbnails_are_averages(tmp_path):
+    pixels = noise(205, 130, 3)
+    tifffile.imwrite(tmp_path / "a.tif", pixels, tile=(64, 64), photometric="rgb")
+    small = thumbnail(TiledTiff(tmp_path / "a.tif"), 50)
+    assert small.shape == (41, 26, 3)
+    assert small == pytest.approx(pixels.reshape(41, 5, 26, 5, 3).mean(axis=(1, 3)), abs=1e-3)
