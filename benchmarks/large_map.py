@@ -3,7 +3,7 @@
 python benchmarks/large_map.py --side 30000
 
 Writes a tiled TIFF of that many pixels a side, RGB, tile by tile, and a small model; then runs `lmfcn map` on them in a
-process of its own. Prints a line of JSON: sizes, seconds, and the largest memory that the process and its children held.
+process of its own. Prints a line of JSON: sizes, seconds, and the most memory that the process or a child held.
 """
 
 import argparse
