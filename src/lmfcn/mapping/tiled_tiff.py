@@ -1,5 +1,6 @@
 """TIFF files of any size, of which only the tiles or strips that are needed are decoded."""
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -28,21 +29,22 @@ class TiledTiff(LargeImage):
 
     def __init__(self, path: Path, level: int = 0) -> None:
         self.path = path
-        with tifffile.TiffFile(path) as tiff:  # whose pages stay, without an open file for each image
-            levels = tiff.series[0].levels
-            sizes = [_height_width(found) for found in levels]
-            check_level(path, level, len(sizes))
-            self._pages: list[Any] = list(levels[level].pages)
-            axes, micrometres = levels[level].axes, _micrometres(tiff, sizes, level)
+        tiff = tifffile.TiffFile(path)
+        weakref.finalize(self, tiff.close)
+        levels = tiff.series[0].levels
+        sizes = [_height_width(found) for found in levels]
+        check_level(path, level, len(sizes))
+        self._file = tiff.filehandle
+        self._pages: list[Any] = list(levels[level].pages)
         page: Any = self._pages[0].keyframe
         self._inverted = page.photometric == 0
-        self._check(page, axes)
+        self._check(page, levels[level].axes)
         self._planes = int(page.samplesperpixel) if page.planarconfig == 2 else 1
         self._alpha = n_alpha(page)
         self.tile = (page.tilelength, page.tilewidth) if page.is_tiled else (page.rowsperstrip, page.imagewidth)
         channels = len(self._pages) * int(page.samplesperpixel) - self._alpha
         kind = pixel_kind(usual_pixels(np.zeros((1, 1, 1), dtype=page.dtype), inverted=False))
-        self.size = ImageSize(*sizes[level], channels, kind, sizes, micrometres)
+        self.size = ImageSize(*sizes[level], channels, kind, sizes, _micrometres(tiff, sizes, level))
 
     def read_tile(self, tile: Box) -> np.ndarray:
         """Decode one tile."""
@@ -60,9 +62,8 @@ class TiledTiff(LargeImage):
         return np.ascontiguousarray(pixels)
 
     def _decode(self, page: Any, number: int) -> np.ndarray:
-        with self.path.open("rb") as file:
-            file.seek(page.dataoffsets[number])
-            data = file.read(page.databytecounts[number])
+        self._file.seek(page.dataoffsets[number])
+        data = self._file.read(page.databytecounts[number])
         if len(data) < page.databytecounts[number]:
             raise ValueError("the file ends before the tile does")
         segment = page.keyframe.decode(data, number, jpegtables=page.jpegtables)[0]
