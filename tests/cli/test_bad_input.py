@@ -15,12 +15,13 @@ TAKES_MODEL = {
     "predict": ("predict", "BAD", "image.png", "-o", "out"),
     "explain": ("explain", "BAD", "image.png", "-o", "out"),
     "audit": ("audit", "trees", "--model", "BAD", "-o", "out"),
+    "map": ("map", "BAD", "image.png", "-o", "out"),
     "serve": ("serve", "BAD", "--port", "0"),
     "export": ("export", "BAD", "-o", "out.onnx"),
     "info": ("info", "BAD"),
 }
 BAD_MODELS = {
-    "missing": "missing: No such file or directory.",
+    "missing": "missing does not exist.",
     "trees": "trees is not a file.",
     "half.lmfcn": "half.lmfcn is truncated",
     "text.lmfcn": "text.lmfcn is not in the safetensors format, so lmfcn did not write it.",
@@ -58,7 +59,7 @@ WRITES = {
 }
 THROUGH_THE_SHELL = {
     "demo": (WRITES["demo"], "taken"),
-    **{name: (arguments, "missing") for name, arguments in (TAKES_DATA | TAKES_MODEL).items()},
+    **{name: (arguments, "missing") for name, arguments in (TAKES_MODEL | TAKES_DATA).items()},
 }
 
 
@@ -110,7 +111,8 @@ def refused(command, place):
 @pytest.mark.parametrize("bad", BAD_MODELS)
 @pytest.mark.parametrize("name", TAKES_MODEL)
 def test_what_is_no_model(refused, name, bad):
-    assert refused(TAKES_MODEL[name], bad).startswith(BAD_MODELS[bad])
+    late = name == "audit" and bad == "missing"  # its model is an option
+    assert refused(TAKES_MODEL[name], bad).startswith("missing: No such file" if late else BAD_MODELS[bad])
 
 
 @pytest.mark.parametrize("bad", BAD_DATA)

@@ -76,7 +76,7 @@ def test_mistakes_are_one_sentence(command, model, new_trees, tmp_path):
     (tmp_path / "oak" / "oak").symlink_to(new_trees / "bark")
     colors = save_images(tmp_path / "colors", n_per_class=2, channels=3)
     for arguments, sentence in [
-        ((tmp_path / "none.lmfcn", new_trees), "No such file or directory"),
+        ((tmp_path / "none.lmfcn", new_trees), "none.lmfcn does not exist."),
         ((tmp_path / "cut.lmfcn", new_trees), "cut.lmfcn is truncated"),
         ((tmp_path / "text.lmfcn", new_trees), "text.lmfcn is not in the safetensors format"),
         ((model, tmp_path / "none"), "none does not exist."),

@@ -59,7 +59,7 @@ def test_what_cannot_be_served_ends_with_one_sentence(serve, fitted, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         for arguments, reason in [
-            ([tmp_path / "none.lmfcn"], "No such file"),
+            ([tmp_path / "none.lmfcn"], "none.lmfcn does not exist."),
             ([tmp_path / "text.lmfcn"], "is not in the safetensors format"),
             ([fitted.path, "--gallery", tmp_path / "none.gallery"], "No such file"),
             ([fitted.path, "--gallery", fitted.path], "is not a file of the kind 'lmfcn gallery'"),

@@ -27,13 +27,14 @@ def demo(
     Two LMFCNs (2 and 16 latent dimensions) and a CNN of the same architecture learn to tell two kinds of
     noise apart. Takes two to three minutes on two cores.
     """
-    from lmfcn.experiments.demo import DemoSettings, run_demo
     from lmfcn.files import made_folder
-    from lmfcn.report import demo_report_writer
 
-    write_demo_report = demo_report_writer()
-    settings = DemoSettings(epochs=epochs, image_size=size, n_train=images, n_validation=images, seed=seed)
     with made_folder(output):
+        from lmfcn.experiments.demo import DemoSettings, run_demo
+        from lmfcn.report import demo_report_writer
+
+        write_demo_report = demo_report_writer()
+        settings = DemoSettings(epochs=epochs, image_size=size, n_train=images, n_validation=images, seed=seed)
         result = run_demo(settings, verbose=not quiet)
     for run in result.runs:
         run.history.save(output / f"{run.name.lower().replace(', ', '-').replace(' ', '-')}.jsonl")

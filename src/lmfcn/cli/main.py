@@ -79,6 +79,10 @@ _add(info, "Tell what a model is and where it comes from.")
 
 def _sentence(error: Exception) -> str:
     """Return what went wrong; of a file, its name and the reason without the number that systems give it."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}."
+    if not isinstance(error, ValueError):
+        return str(error)
     from lmfcn.data.images import CollectionError, describe_errors
 
     if isinstance(error, CollectionError):  # whose own words are for Python
@@ -87,8 +91,6 @@ def _sentence(error: Exception) -> str:
             if len(error.errors) == 1
             else f"{describe_errors(error.errors)}\nRepair or remove them."
         )
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        return f"{error.filename}: {error.strerror}."
     return str(error)
 
 

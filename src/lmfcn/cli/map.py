@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from typer import Option
 
+from lmfcn.cli.arguments import ModelFile
+
 if TYPE_CHECKING:
     from lmfcn.mapping.run import MapOutcome
 
@@ -15,8 +17,10 @@ _SHOWN = 20
 
 
 def map_image(
-    model: Annotated[Path, typer.Argument(help="A fitted model, as classifier.save writes it.")],
-    image: Annotated[Path, typer.Argument(help="Plain image, tiled or pyramidal TIFF, or whole slide.")],
+    model: ModelFile,
+    image: Annotated[
+        Path, typer.Argument(metavar="IMAGE", help="Plain image, tiled or pyramidal TIFF, or whole slide.")
+    ],
     output: Annotated[Path, Option("--output", "-o", help="Folder for the map.")] = Path("map"),
     window: Annotated[
         int | None, Option(metavar="PIXELS", help="Side of windows; by default the model's, or 64.")

@@ -65,6 +65,7 @@ def predict(
     """
     from lmfcn.cli.places import Printed, file_writer, is_complete, write_file
     from lmfcn.cli.rows import FORMATS, Judge, RowWriter
+    from lmfcn.files import check_writable
     from lmfcn.inference.files import load
     from lmfcn.parameters import check_choice
 
@@ -72,6 +73,8 @@ def predict(
     chosen = form or _usual_format(output)
     check_choice("--format", chosen, FORMATS)
     _check_file_is_given(output, chosen, resume=resume)
+    if output is not None:
+        check_writable(output)
     save_config(context, save_config_to)
     teller = Teller(quiet)
     if resume and output is not None and is_complete(output):
