@@ -2,8 +2,8 @@
 
 python benchmarks/map.py
 
-Windows one by one are what `predict_proba` does with them cut out, in batches, which is the fastest way without maps. They
-are measured on a sample, in turns with the map, by the processor's time, and the agreement of both is checked.
+Windows one by one are what `predict_proba` does with them cut out, in batches, which is the fastest way without maps.
+They are measured on a sample, in turns with the map, by the processor's time, and the agreement of both is checked.
 """
 
 import argparse

@@ -37,7 +37,7 @@ def training_tiles(step: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mosaic() -> tuple[np.ndarray, np.ndarray]:
-    """Put a disc of one texture between quarters of the others; return the image and the number of each pixel's texture."""
+    """Put a disc of one texture between quarters of the others; return the image and the texture of every pixel."""
     rows, columns = np.mgrid[:384, :384] - 192
     numbers = np.where(rows**2 + columns**2 < 100**2, 4, 2 * (rows >= 0) + (columns >= 0))
     image = np.empty(numbers.shape, dtype=np.uint8)

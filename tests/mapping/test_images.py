@@ -91,7 +91,7 @@ def test_who_reads_what(tmp_path):
     tifffile.imwrite(tmp_path / "tiled.tif", noise(200, 200, 3), tile=(64, 64), photometric="rgb")
     found = [resolve_view(tmp_path / name, View()).reader for name in ("a.png", "small.tif", "tiled.tif")]
     assert found == ["plain", "plain", "tiff"]
-    with pytest.raises(FileNotFoundError, match="none.tif does not exist"):
+    with pytest.raises(FileNotFoundError, match=r"none.tif does not exist"):
         resolve_view(tmp_path / "none.tif", View())
     (tmp_path / "bad.tif").write_bytes(b"II*\0" + bytes(30))
     with pytest.raises(ValueError, match=r"bad.tif: is damaged or truncated"):

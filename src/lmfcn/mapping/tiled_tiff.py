@@ -1,5 +1,6 @@
 """TIFF files of any size, of which only the tiles or strips that are needed are decoded."""
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ class TiledTiff(LargeImage):
     def __init__(self, path: Path, level: int = 0) -> None:
         self.path = path
         tiff = tifffile.TiffFile(path)
+        weakref.finalize(self, tiff.close)
         levels = tiff.series[0].levels
         sizes = [_height_width(found) for found in levels]
         check_level(path, level, len(sizes))
