@@ -125,6 +125,7 @@ class ColoredImage(LargeImage):
         self.path, self.tile = image.path, image.tile
         self._image, self._color = image, color
         size = image.size
+        to_color(np.zeros((1, 1, size.channels), dtype=np.uint8), color)  # refuses what cannot be converted
         channels = {"grey": 1, "rgb": 3}.get(color, size.channels)
         self.size = ImageSize(size.height, size.width, channels, size.pixels, size.levels, size.micrometres)
 
