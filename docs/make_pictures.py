@@ -1,6 +1,10 @@
-"""Draw the picture of the README: python docs/make_pictures.py."""
+"""Draw the pictures of the documentation: python docs/make_pictures.py."""
 
+import runpy
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from PIL import Image
 
 from lmfcn import LMFCNClassifier
 from lmfcn.algorithm.history import EpochRecord
@@ -11,7 +15,7 @@ from lmfcn.report.space import draw_space, shared_limits
 from lmfcn.report.style import new_figure
 
 
-def main() -> None:
+def draw_latent_space(folder: Path) -> None:
     """Train the two-dimensional network of the demonstration and draw three of its epochs."""
     random = as_generator(0)
     train, validation = make_gaussians(60, 64, random), make_gaussians(60, 64, random)
@@ -32,9 +36,33 @@ def main() -> None:
             fontsize=10,
         )
         axes.label_outer()
-    path = Path(__file__).parent / "images" / "latent_space.png"
-    path.parent.mkdir(exist_ok=True)
-    figure.savefig(path, dpi=110)
+    figure.savefig(folder / "latent_space.png", dpi=110)
+
+
+def draw_mosaic(folder: Path) -> None:
+    """Put the mosaic of the example beside its map."""
+    with TemporaryDirectory() as work:
+        example = runpy.run_path(str(Path(__file__).parent.parent / "examples" / "map_mosaic.py"))
+        example["main"](Path(work))
+        write_pair(Path(work), folder / "mosaic.png")
+
+
+def write_pair(work: Path, path: Path) -> None:
+    """Write image and map side by side."""
+    with Image.open(work / "mosaic.png") as mosaic, Image.open(work / "map" / "map.png") as shown:
+        image = mosaic.convert("RGB").resize((shown.height, shown.height))
+        pair = Image.new("RGB", (image.width + 16 + shown.width, shown.height), "white")
+        pair.paste(image, (0, 0))
+        pair.paste(shown, (image.width + 16, 0))
+    pair.resize((pair.width * 3 // 4, pair.height * 3 // 4)).save(path, optimize=True)
+
+
+def main() -> None:
+    """Draw all of them."""
+    folder = Path(__file__).parent / "images"
+    folder.mkdir(exist_ok=True)
+    draw_latent_space(folder)
+    draw_mosaic(folder)
 
 
 if __name__ == "__main__":

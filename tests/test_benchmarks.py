@@ -9,6 +9,8 @@ import pytest
 import torch
 from sklearn.svm import SVC
 
+from lmfcn import LMFCNClassifier
+
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
 
@@ -58,3 +60,13 @@ def test_falls_and_missed_goals_are_named(speed):
 def test_operations_of_a_small_image_by_hand(speed):
     # 8x8 with 64 filters, 4x4 with 128, 2x2 with 64; nine products and sums each.
     assert speed.operations(8, 1) == 18 * (64 * 64 + 16 * 64 * 128 + 4 * 128 * 64)
+
+
+def test_a_map_is_compared_with_its_own_windows(plain, textures, monkeypatch):  # noqa: ARG001, puts its folder on the path
+    benchmark = importlib.import_module("map")
+    tiny = LMFCNClassifier(epochs=1, passes=1, widths=(4, 4), latent_dim=4, random_state=0, device="cpu")
+    monkeypatch.setattr(benchmark, "fitted_model", lambda _: tiny.fit(*textures).model_)
+    found = benchmark.compare(64, 24, 8, n_tiles=10, repeats=1)
+    assert (found["windows"], found["same labels"]) == (36, 1.0)
+    assert found["largest difference"] < 1e-5
+    assert found["times faster"] > 0

@@ -59,6 +59,13 @@ def test_many_classes_example(tmp_path, capsys):
     assert "new tiles" in shown
 
 
+def test_map_mosaic_example(tmp_path, capsys):
+    example = runpy.run_path(str(ROOT / "examples" / "map_mosaic.py"))
+    assert example["main"](tmp_path, epochs=1, step=128, stride=16) >= 0.9
+    assert "farther than 32 pixels from a border" in capsys.readouterr().out
+    assert (tmp_path / "map" / "overlay.png").exists()
+
+
 def test_own_folder_example(tmp_path, monkeypatch, capsys, random):
     for i in range(40):
         path = tmp_path / ("bright" if i % 2 else "dark") / f"{i}.png"

@@ -91,7 +91,7 @@ def test_blocks_are_the_same_as_one_pass_bit_for_bit(model, monkeypatch, window,
     one_pass = model.map(image, window, stride)
     mapper, grid = model.mapper(), one_pass.grid
     blocks = grid.blocks(mapper.n_latents, side=50)
-    assert len(blocks) >= 4
+    assert len(blocks) >= 2
     for block in blocks:
         found = mapper.block(image[grid.region(block).slices], grid, block)
         assert np.array_equal(found, one_pass.probabilities[block.slices])

@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 import tifffile
@@ -149,6 +151,9 @@ def test_images_that_a_model_cannot_take(tmp_path):
     Image.fromarray(noise(40, 40, 3)).save(tmp_path / "a.png")
     with pytest.raises(ValueError, match=r"a.png has 3 channels of uint8, but the model was trained on images with 1"):
         open_view(tmp_path / "a.png", View("plain"), ImageForm(1, "uint8"))
+    tifffile.imwrite(tmp_path / "six.tif", noise(40, 40, 6), tile=(16, 16), planarconfig="contig")
+    with pytest.raises(ValueError, match=r"six.tif: an image with 6 channels cannot become grey"):
+        open_view(tmp_path / "six.tif", View("tiff"), ImageForm(1, "uint8", Frame("grey")))
     grey = open_view(tmp_path / "a.png", View("plain"), ImageForm(1, "uint8", Frame("grey")))
     assert grey.read(Box(0, 0, 40, 40)).pixels.shape == (40, 40, 1)
 
@@ -172,3 +177,20 @@ def test_thumbnails_are_averages(tmp_path):
     small = thumbnail(TiledTiff(tmp_path / "a.tif"), 50)
     assert small.shape == (41, 26, 3)
     assert small == pytest.approx(pixels.reshape(41, 5, 26, 5, 3).mean(axis=(1, 3)), abs=1e-3)
+
+
+def test_missing_packages_are_named(tmp_path, monkeypatch):
+    path = write_pyramid(tmp_path / "a.tif", noise(200, 200, 3))
+    (tmp_path / "a.mrxs").write_bytes(b"slide")
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "openslide", None)
+        assert resolve_view(path, View()).reader == "tiff"
+        with pytest.raises(ImportError, match=r"Whole slides need OpenSlide: pip install 'lmfcn\[wsi\]'"):
+            open_level(tmp_path / "a.mrxs", resolve_view(tmp_path / "a.mrxs", View()))
+
+    def no_codec(*_):
+        raise ValueError("<COMPRESSION.JPEG: 7> requires the 'imagecodecs' package")
+
+    monkeypatch.setattr(TiledTiff, "_decode", no_codec)
+    with pytest.raises(ImportError, match=r"a.tif is compressed by ADOBE_DEFLATE, which needs: pip install 'lmfcn"):
+        TiledTiff(path)

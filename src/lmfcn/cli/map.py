@@ -62,15 +62,16 @@ def map_image(
 
 
 def _tell(outcome: "MapOutcome", output: Path, *, quiet: bool) -> None:
+    from lmfcn.mapping.legend import UNLABELLED
+
     if not quiet:
         table = Table("label", title="What there is")
         for heading in ("pixels", "share"):
             table.add_column(heading, justify="right")
         total = sum(outcome.areas.values())
         for label, area in outcome.areas.items():
-            if area == 0:
-                continue
-            table.add_row(label, f"{area:,}", f"{area / total:.1%}")
+            if area or label not in UNLABELLED:
+                table.add_row(label, f"{area:,}", f"{area / total:.1%}")
         Console().print(table)
         typer.echo(f"Map: {output / 'overlay.png'}, map.png, labels.png, probabilities.tif, areas.csv")
     for note in outcome.notes:

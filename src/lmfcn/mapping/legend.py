@@ -10,7 +10,8 @@ _MOST_CLASSES = 250
 _FIRST = ["0072b2", "e69f00", "009e73", "cc79a7", "f0e442", "d55e00", "56b4e9", "5d3a9b"]
 _GOLDEN = 0.618034
 REJECTED, GLASS, UNREADABLE = "rejected", "glass", "unreadable"
-_OTHERS = {REJECTED: (150, 150, 150), GLASS: (255, 255, 255), UNREADABLE: (0, 0, 0)}
+UNLABELLED = {REJECTED: (150, 150, 150), GLASS: (255, 255, 255), UNREADABLE: (0, 0, 0)}
+"""What a window may be instead of a class, and its colour."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class Legend:
     @property
     def n_classes(self) -> int:
         """Number of classes."""
-        return len(self.names) - len(_OTHERS)
+        return len(self.names) - len(UNLABELLED)
 
     def labels(self, probabilities: np.ndarray, wanted: np.ndarray | None, reject: float) -> np.ndarray:
         """Return the number (rows, columns) of what is shown for probabilities (rows, columns, n_classes)."""
@@ -54,4 +55,4 @@ def legend_of(classes: np.ndarray) -> Legend:
         rgb = colorsys.hsv_to_rgb(number * _GOLDEN % 1, 0.65, brightness)
         colours.append(tuple(round(255 * part) for part in rgb))
     names = [str(label) for label in classes.tolist()]
-    return Legend([*names, *_OTHERS], np.array([*colours, *_OTHERS.values()], dtype=np.uint8))
+    return Legend([*names, *UNLABELLED], np.array([*colours, *UNLABELLED.values()], dtype=np.uint8))

@@ -15,6 +15,7 @@ from lmfcn.mapping.tiled_tiff import TiledTiff
 
 READERS = ("auto", "plain", "tiff", "openslide")
 _SMALL = 2**24
+_ONLY_SLIDES = {".czi", ".dcm", ".mrxs", ".vms", ".vmu"}  # which nothing but OpenSlide reads
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def _reader(path: Path) -> str:
     with path.open("rb") as file:
         tiff = is_tiff(file.read(4))
     vendor = slide_vendor(path)
-    if vendor not in (None, "generic-tiff"):
+    if vendor not in (None, "generic-tiff") or path.suffix.lower() in _ONLY_SLIDES:
         return "openslide"
     if not tiff:
         return "plain"

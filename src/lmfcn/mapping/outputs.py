@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,56 +11,70 @@ import numpy as np
 import tifffile
 
 from lmfcn.files import unfinished_file, write_text
-from lmfcn.inference.map_grid import Box
+from lmfcn.inference.map_grid import Box, MapGrid
 from lmfcn.mapping.finished import FinishedMap
 from lmfcn.mapping.images import LargeImage, thumbnail
 from lmfcn.mapping.pictures import LARGEST_PICTURE, as_rgb, picture_size, write_label_picture, write_overlay
 from lmfcn.mapping.png import write_palette_png
 
+N_STEPS = 4
 _TILE = 256
 _SMALL_TIFF = 2**31
 
 
 def write_outputs(
-    finished: FinishedMap, image: LargeImage, overview: LargeImage, output: Path, about: dict[str, Any]
+    finished: FinishedMap,
+    images: tuple[LargeImage, LargeImage],
+    output: Path,
+    about: dict[str, Any],
+    advance: Callable[[], None],
 ) -> np.ndarray:
     """Write all files of a map into a folder and return the area (n,) in pixels of every entry of the legend.
 
     Parameters
     ----------
     finished : FinishedMap
-    image : LargeImage
-        That was mapped.
-    overview : LargeImage
-        The same at a resolution that is good enough to look at.
+    images : pair of LargeImage
+        The one that was mapped, and the same at a resolution that is good enough to look at.
     output : Path
     about : dict
         Goes into map.json, beside what is known here.
+    advance : callable
+        Called after each of the `N_STEPS` steps.
     """
     grid, legend = finished.grid, finished.legend
-    areas = finished.areas()
     numbered = "; ".join(f"{number} {name}" for number, name in enumerate(legend.names))
     bands = (labels for _, labels in finished.label_bands())
     write_palette_png(output / "labels.png", bands, (grid.columns, grid.rows), legend.colours, numbered)
+    advance()
     _write_probabilities(output / "probabilities.tif", finished)
-    _write_areas(output / "areas.csv", legend.names, areas, image.size.micrometres)
-    labels = finished.picture(*picture_size(grid.height, grid.width))
-    write_label_picture(output / "map.png", labels, legend, areas)
-    shown = as_rgb(thumbnail(overview, LARGEST_PICTURE), overview.size.pixels)
-    write_overlay(output / "overlay.png", labels, shown, legend, areas)
-    known = {
-        "labels": legend.names,
+    advance()
+    areas = finished.areas()
+    _write_areas(output / "areas.csv", legend.names, areas, images[0].size.micrometres)
+    advance()
+    _write_pictures(finished, images[1], output, areas)
+    advance()
+    known = {"labels": legend.names, "reject": finished.reject, "micrometres_per_pixel": images[0].size.micrometres}
+    write_text(output / "map.json", json.dumps(_described(grid) | known | about, indent=1))
+    return areas
+
+
+def _described(grid: MapGrid) -> dict[str, int]:
+    return {
         "window": grid.window,
         "stride": grid.stride,
         "rows": grid.rows,
         "columns": grid.columns,
         "image_height": grid.height,
         "image_width": grid.width,
-        "micrometres_per_pixel": image.size.micrometres,
-        "reject": finished.reject,
     }
-    write_text(output / "map.json", json.dumps(known | about, indent=1))
-    return areas
+
+
+def _write_pictures(finished: FinishedMap, overview: LargeImage, output: Path, areas: np.ndarray) -> None:
+    labels = finished.picture(*picture_size(finished.grid.height, finished.grid.width))
+    write_label_picture(output / "map.png", labels, finished.legend, areas)
+    shown = as_rgb(thumbnail(overview, LARGEST_PICTURE), overview.size.pixels)
+    write_overlay(output / "overlay.png", labels, shown, finished.legend, areas)
 
 
 def _write_probabilities(path: Path, finished: FinishedMap) -> None:

@@ -15,7 +15,7 @@ from lmfcn.mapping.finished import FinishedMap
 from lmfcn.mapping.images import LargeImage
 from lmfcn.mapping.legend import legend_of
 from lmfcn.mapping.opening import View, open_level, open_view, resolve_view
-from lmfcn.mapping.outputs import write_outputs
+from lmfcn.mapping.outputs import N_STEPS, write_outputs
 from lmfcn.mapping.pictures import LARGEST_PICTURE
 from lmfcn.mapping.tissue import find_tissue
 from lmfcn.progress import item_progress
@@ -103,7 +103,8 @@ def _map_image(request: MapRequest, jobs: int, scheduler: str | None, *, verbose
     finished = FinishedMap(plan.store, plan.grid, legend_of(plan.model.classes), plan.settings.tissue, request.reject)
     view = plan.settings.view
     about = {"level": view.level, "scale": view.scale, "image": str(request.image), "model": str(request.model)}
-    areas = write_outputs(finished, plan.image, plan.overview, request.output, about)
+    with item_progress("Writing files", N_STEPS, visible=verbose) as advance:
+        areas = write_outputs(finished, (plan.image, plan.overview), request.output, about, advance)
     missing = [sentence for block in plan.store.blocks for sentence in plan.store.missing(block)]
     named = dict(zip(finished.legend.names, areas.tolist(), strict=True))
     return MapOutcome(named, list(dict.fromkeys(missing)), _notes(plan))
@@ -144,7 +145,7 @@ def _plan(request: MapRequest) -> _Plan:
 def _compute(
     store: BlockStore, request: MapRequest, settings: MapSettings, jobs: int, scheduler: str | None, *, verbose: bool
 ) -> None:
-    function = functools.partial(_map_block, request.model, request.image, settings)
+    function = functools.partial(_map_block, request.model.resolve(), request.image.resolve(), settings)
     unfinished = store.unfinished()
     with item_progress(f"Mapping {request.image.name}", len(store.blocks), visible=verbose) as advance:
         for _ in range(len(store.blocks) - len(unfinished)):
