@@ -192,5 +192,5 @@ def test_missing_packages_are_named(tmp_path, monkeypatch):
         raise ValueError("<COMPRESSION.JPEG: 7> requires the 'imagecodecs' package")
 
     monkeypatch.setattr(TiledTiff, "_decode", no_codec)
-    with pytest.raises(ImportError, match=r"a.tif is compressed by ADOBE_DEFLATE, which needs: pip install 'lmfcn"):
+    with pytest.raises(ImportError, match=r"a.tif is compressed by DEFLATE, which needs: pip install 'lmfcn"):
         TiledTiff(path)

@@ -35,7 +35,7 @@ def map_image(
     ] = None,
     reader: Annotated[str, Option(help="auto, plain, tiff or openslide.")] = "auto",
     jobs: Annotated[int, Option("--jobs", "-j", min=1, help="Processes on this machine.")] = 1,
-    scheduler: Annotated[str | None, Option(metavar="ADDRESS", help="A dask scheduler to work for instead.")] = None,
+    scheduler: Annotated[str | None, Option(metavar="ADDRESS", help="A dask scheduler whose workers do it.")] = None,
     quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bar, no table.")] = False,
 ) -> None:
     """Map which texture is where in an image, and how much there is of each.
