@@ -3,10 +3,11 @@
 import errno
 import functools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lmfcn.distribution import as_completed
+from lmfcn.distribution import WithThreads, as_completed
 from lmfcn.inference.files import load
 from lmfcn.inference.map_grid import Box, MapGrid
 from lmfcn.inference.model import TextureModel
@@ -145,7 +146,12 @@ def _plan(request: MapRequest) -> _Plan:
 def _compute(
     store: BlockStore, request: MapRequest, settings: MapSettings, jobs: int, scheduler: str | None, *, verbose: bool
 ) -> None:
-    function = functools.partial(_map_block, request.model.resolve(), request.image.resolve(), settings)
+    function: Callable[[Box], BlockResult] = functools.partial(
+        _map_block, request.model.resolve(), request.image.resolve(), settings
+    )
+    if jobs > 1 or scheduler is not None:
+        # Of one thread each, so that not a bit depends on how many there are, nor on their machines' cores.
+        function = WithThreads(function, 1)
     unfinished = store.unfinished()
     with item_progress(f"Mapping {request.image.name}", len(store.blocks), visible=verbose) as advance:
         for _ in range(len(store.blocks) - len(unfinished)):
