@@ -22,9 +22,10 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## train on built-in textures and write demo/report.html
 	$(BIN)/lmfcn demo --output demo
 
-# One thread per process, as several processes share the cores; files stay together for what their tests share.
+# One thread per process, as several share the cores (three for two: many tests wait for programs that they start);
+# files stay together for what their tests share.
 test: $(READY)  ## run all tests and the examples in the documentation
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile
 
 check: $(READY)  ## formatting, lint, types, import directions
 	$(BIN)/ruff format --check .

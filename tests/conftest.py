@@ -12,6 +12,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 from browser import chromium
 from running_cluster import RunningCluster
 
+collect_ignore_glob = ["conftest.py", "*/conftest.py"]  # doctests: several modules of one name cannot be imported
+
 # A torchvision that was built for CUDA cannot load its operators beside a torch for CPUs, and its import then fails for
 # want of their names. The networks do without them.
 try:

@@ -71,7 +71,7 @@ def test_a_terminal_gets_a_table_that_moves(lmfcn, folder, monkeypatch):
 
 
 def test_several_runs_at_a_time_share_the_table(lmfcn, folder, monkeypatch, tmp_path):
-    from lmfcn.experiments import study
+    from lmfcn.experiments import studies
 
     asked = []
 
@@ -82,10 +82,10 @@ def test_several_runs_at_a_time_share_the_table(lmfcn, folder, monkeypatch, tmp_
 
     screen = io.StringIO()
     monkeypatch.setattr(command, "Console", lambda: Console(file=screen, force_terminal=True, width=90))
-    monkeypatch.setattr(study, "as_completed", two_at_a_time)
+    monkeypatch.setattr(studies, "as_completed", two_at_a_time)
     places = ("--jobs", "2", "--scheduler", "tcp://somewhere:8786")
     assert lmfcn(folder, *FAST, *places)[0] == 0
-    assert asked == [(2, "tcp://somewhere:8786", study.LostWorkerError)]
+    assert asked == [(2, "tcp://somewhere:8786", studies.LostWorkerError)]
     assert "Now: LBP, repeat 1 of 2; PFTAS, repeat 1 of 2." in screen.getvalue()
     assert "Now: PFTAS, repeat 2 of 2." in screen.getvalue()
     assert " ".join(places) in (tmp_path / "comparison" / "results.md").read_text()
@@ -93,7 +93,8 @@ def test_several_runs_at_a_time_share_the_table(lmfcn, folder, monkeypatch, tmp_
 
 def test_the_time_budget_ends_it_with_what_is_there(lmfcn, folder, monkeypatch, tmp_path):
     clock = iter([0.0, 1.0, 2.0, 61.0])  # the start, and before each run
-    monkeypatch.setattr(command.time, "monotonic", lambda: next(clock))
+    # Only the command's clock: other threads look at the real one.
+    monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     code, told, _ = lmfcn(folder, *FAST, "--quiet", "--time-budget", "1")
     assert code == 0
     assert len(read_runs(tmp_path / "comparison" / "runs.jsonl")) == 2
