@@ -1,5 +1,6 @@
 import io
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
