@@ -69,10 +69,12 @@ def test_doubtful_windows_are_rejected(mapped, image_path, tmp_path):
     assert json.loads((tmp_path / "out" / "map.json").read_text())["reject"] == 0.9
 
 
-def test_two_processes_come_to_the_same(mapped, monkeypatch, model_path, tmp_path):
+@pytest.mark.parametrize("where", ["jobs", "cluster"])
+def test_two_processes_come_to_the_same(where, mapped, monkeypatch, model_path, cluster, tmp_path):
     monkeypatch.setattr("lmfcn.inference.map_grid._BLOCK_PIXELS", 1024)
     tall = save_pyramid(tmp_path / "tall.tif", quarters(1100, 64))
-    code, _, err = mapped(tall, "--stride", 32, "--jobs", 2, "--quiet")
+    places = ("--jobs", 2) if where == "jobs" else ("--scheduler", cluster.grow_to(2))
+    code, _, err = mapped(tall, "--stride", 32, *places, "--quiet")
     assert code == 0, err
     assert len(list((tmp_path / "out" / "blocks").glob("*.npy"))) == 2
     whole = load(model_path).map(quarters(1100, 64), window=32, stride=32)
