@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help demo test check format bench accuracy study clean
+.PHONY: help demo test thorough check format bench accuracy study clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -24,8 +24,11 @@ demo: $(READY)  ## train on built-in textures and write demo/report.html
 
 # One thread per process, as several share the cores (three for two: many tests wait for programs that they start);
 # files stay together for what their tests share.
-test: $(READY)  ## run all tests and the examples in the documentation
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile
+test: $(READY)  ## run the tests and the examples in the documentation
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile -m "not thorough"
+
+thorough: $(READY)  ## run the few tests that take too long for every change
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile -m thorough
 
 check: $(READY)  ## formatting, lint, types, import directions
 	$(BIN)/ruff format --check .

@@ -246,6 +246,7 @@ def test_ctrl_c_in_the_last_step_says_how_to_go_on(tmp_path, textures, monkeypat
     assert "To go on, call fit again" in caught.value.__notes__[0]
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
 @pytest.mark.parametrize("strategy", ["joint", "one-vs-all"])

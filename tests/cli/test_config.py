@@ -57,6 +57,7 @@ def test_mistakes_in_the_file(command, tmp_path, text, sentence):
 
 def test_values_out_of_range_are_refused_as_on_the_command_line(command, tmp_path):
     (tmp_path / "run.toml").write_text("epochs = 0")
+    (tmp_path / "trees").mkdir()
     code, _, said = command("train", "trees", "--config", "run.toml")
     assert code == 2
     assert "--epochs" in said

@@ -14,6 +14,7 @@ def model_path(tmp_path_factory):
     return path
 
 
+@pytest.mark.thorough
 def test_an_onnx_file_comes_without_a_word_about_how(model_path, tmp_path):
     result = lmfcn("export", model_path, "-o", tmp_path / "model.onnx", "--quiet")
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")

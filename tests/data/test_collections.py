@@ -267,6 +267,7 @@ def test_bad_arguments(folder):
         quick().fit(ImageCollection(paths, labels).resized(6))
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_memory_stays_flat_over_many_files(folder):
     paths, _ = folder

@@ -53,6 +53,7 @@ def test_bad_files_keep_their_place(model, paths, tmp_path):
     assert rows[1].probabilities is None
 
 
+@pytest.mark.thorough
 def test_a_million_paths_in_constant_memory():
     n_paths, n_taken, n_given, furthest = 1_000_000, 0, 0, 0
     row = FilePrediction("a.png", None, "not tried")

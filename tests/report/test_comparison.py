@@ -113,6 +113,7 @@ def test_runs_of_older_versions_lack_pictures_only(outcome, tmp_path):
     assert 'id="result"' in text
 
 
+@pytest.mark.thorough
 def test_the_largest_comparison_stays_below_5_mb(random, tmp_path):
     names = [f"class of number {number}" for number in range(24)]
     long = {"validation_by_epoch": random.uniform(size=101).tolist(), "classes": None}
