@@ -134,12 +134,7 @@ def train(
     start = time.monotonic()
     trained = _train(teller, parts, parameters)
     _tell(teller, trained, time.monotonic() - start)
-    trained.classifier.save(output)
-    gallery = None if no_gallery else _write_gallery(trained, output)
-    written = None if page is None else _write_report(teller, trained, page, output.name)
-    _tell_files(teller, trained, {"model": output, "report": written, "gallery": gallery})
-    name = shlex.quote(str(output))
-    teller.hint(f"lmfcn predict {name} NEW_IMAGES, or lmfcn serve {name}")
+    _write(teller, trained, output, page, gallery=not no_gallery)
     raise typer.Exit(130 if trained.interrupted else 0)
 
 
@@ -199,6 +194,15 @@ def _tell(teller: Teller, trained: "OwnModel", seconds: float) -> None:
         n_images = len(trained.parts.train) + len(trained.parts.validation or ())
         carried = f"{counted(len(classifier.support_), 'support vector')} of {counted(n_images, 'image')}"
         teller.say(f"{carried}, epoch {classifier.best_epoch_} kept, {seconds:.0f} seconds")
+
+
+def _write(teller: Teller, trained: "OwnModel", output: Path, page: Path | None, *, gallery: bool) -> None:
+    trained.classifier.save(output)
+    pictures = _write_gallery(trained, output) if gallery else None
+    written = None if page is None else _write_report(teller, trained, page, output.name)
+    _tell_files(teller, trained, {"model": output, "report": written, "gallery": pictures})
+    name = shlex.quote(str(output))
+    teller.hint(f"lmfcn predict {name} NEW_IMAGES, or lmfcn serve {name}")
 
 
 def _write_gallery(trained: "OwnModel", output: Path) -> Path:
