@@ -1,6 +1,7 @@
 """Showing what was measured. Needs the extra `report` (matplotlib and jinja2)."""
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,66 +16,43 @@ if TYPE_CHECKING:
 
 def demo_report_writer() -> "Callable[[DemoResult, Path], None]":
     """Return the function that writes the demonstration's page, or say what must be installed for it."""
-    try:
-        from lmfcn.report.demo import write_demo_report
-    except ImportError as error:
-        raise _missing(error) from error
-    return write_demo_report
+    return _function("demo", "write_demo_report")
 
 
 def comparison_report_writer() -> "Callable[[Outcome, Path], None]":
     """Return the function that writes the page of a comparison, or say what must be installed for it."""
-    try:
-        from lmfcn.report.comparison import write_comparison_report
-    except ImportError as error:
-        raise _missing(error) from error
-    return write_comparison_report
+    return _function("comparison", "write_comparison_report")
 
 
 def reproduction_report_writer() -> "Callable[[PaperOutcome, Path], None]":
     """Return the function that writes the page of a reproduction, or say what must be installed for it."""
-    try:
-        from lmfcn.report.paper_page import write_reproduction_report
-    except ImportError as error:
-        raise _missing(error) from error
-    return write_reproduction_report
+    return _function("paper_page", "write_reproduction_report")
 
 
 def paper_figures_drawer() -> Callable[..., None]:
     """Return the function that draws the paper's figures, or say what must be installed for it."""
-    try:
-        from lmfcn.report.paper_figures import draw_figures
-    except ImportError as error:
-        raise _missing(error) from error
-    return draw_figures
+    return _function("paper_figures", "draw_figures")
 
 
 def training_report_writer() -> "Callable[..., None]":
     """Return the function that writes the page of a training, or say what must be installed for it."""
-    try:
-        from lmfcn.report.training import write_training_report
-    except ImportError as error:
-        raise _missing(error) from error
-    return write_training_report
+    return _function("training", "write_training_report")
 
 
 def explanation_report_writer() -> "Callable[[Sequence[Explained], Path], None]":
     """Return the function that writes the page of explanations, or say what must be installed for it."""
-    try:
-        from lmfcn.report.explanation import write_explanation_report
-    except ImportError as error:
-        raise _missing(error) from error
-    return write_explanation_report
+    return _function("explanation", "write_explanation_report")
 
 
 def audit_report_writer() -> "Callable[[Audited, ImageCollection, str, Path], None]":
     """Return the function that writes the page of an audit, or say what must be installed for it."""
+    return _function("audit", "write_audit_report")
+
+
+def _function(module: str, name: str) -> Callable[..., None]:
     try:
-        from lmfcn.report.audit import write_audit_report
+        return getattr(import_module(f"lmfcn.report.{module}"), name)
     except ImportError as error:
-        raise _missing(error) from error
-    return write_audit_report
-
-
-def _missing(error: ImportError) -> ImportError:
-    return ImportError(f"Reports need matplotlib and jinja2 ({error}); install them with: pip install 'lmfcn[report]'.")
+        raise ImportError(
+            f"Reports need matplotlib and jinja2 ({error}); install them with: pip install 'lmfcn[report]'."
+        ) from error
