@@ -1,6 +1,6 @@
 """How much faster `lmfcn predict` is with two processes than with one: the same files, in turn, in one run.
 
-python benchmarks/many_files.py --images 20000 --side 64 --jobs 2 --repeats 3
+python benchmarks/many_files.py --images 6000 --side 64 --jobs 2 --repeats 3
 
 Draws noise, predicts it with one process and with N in turn, and checks that both give the same. Prints a line of JSON:
 images a second of both, the start of the processes left out, and their ratio (the median of the repeats). Leave the
@@ -56,7 +56,7 @@ def _twice(paths: list[str], jobs: int) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=20000)
+    parser.add_argument("--images", type=int, default=6000)
     parser.add_argument("--side", type=int, default=64)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
