@@ -62,6 +62,6 @@ def test_duplicates_with_different_labels_and_imbalance(random):
     assert found.duplicates == ["image 0 and image 39 (identical files)"]
     assert found.doubts == [
         "The largest class has more than 10 times the images of the smallest.",
-        "1 pairs of images are the same or nearly the same.",
-        "1 of these pairs have different labels.",
+        "Images that are the same or nearly the same: 1 pair.",
+        "Of these, 1 with different labels.",
     ]

@@ -7,7 +7,7 @@ from PIL import Image
 from lmfcn import LMFCNClassifier, make_gaussians
 from lmfcn.data.collections import ImageCollection
 from lmfcn.experiments.answers import answers_of
-from lmfcn.experiments.exhibiting import exhibit_of, make_exhibit, thumbnail
+from lmfcn.experiments.exhibiting import exhibit_of, make_exhibit
 from lmfcn.experiments.tasks import Part, Parts
 
 
@@ -87,24 +87,3 @@ def test_files_are_called_by_folder_and_name(fitted, parts, tmp_path):
     names = {hard.shown.name for hard in make_exhibit(fitted, replace(parts, test=Part(images, labels))).hardest}
     assert names <= {"a.png", "sheet/a.png"}
     assert names
-
-
-@pytest.mark.parametrize(
-    ("image", "expected"),
-    [
-        (np.full((8, 8, 1), 7, dtype=np.uint8), 7),
-        (np.full((8, 8, 3), 65535, dtype=np.uint16), 255),
-        (np.full((8, 8, 2), 0.5, dtype=np.float32), 127),
-        (np.full((8, 8, 5), -2.0), 0),
-        (np.full((8, 8, 1), 500.0), 255),
-    ],
-)
-def test_any_pixels_become_a_picture(image, expected):
-    picture = thumbnail(image)
-    assert picture.dtype == np.uint8
-    assert picture.shape == ((8, 8, 3) if image.shape[2] >= 3 else (8, 8))
-    assert np.unique(picture).tolist() == [expected]
-
-
-def test_large_images_are_made_smaller_and_keep_their_shape():
-    assert thumbnail(np.zeros((400, 200, 3), dtype=np.uint8)).shape == (96, 48, 3)

@@ -4,8 +4,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lmfcn.data.pictures import THUMBNAIL
 from lmfcn.experiments.comparing import Outcome
-from lmfcn.experiments.exhibiting import N_HARDEST, SIDE
+from lmfcn.experiments.exhibiting import N_HARDEST
 from lmfcn.report import comparison_report_writer
 from lmfcn.report.comparison import _PICTURE_BYTES
 from lmfcn.report.rivals import learning_curves, strip_plot
@@ -123,7 +124,7 @@ def test_the_largest_comparison_stays_below_5_mb(random, tmp_path):
         for seed in range(6)
     ]
     images = random.integers(0, 256, (24 * 6, 64, 64, 3), dtype=np.uint8)
-    exhibit = exhibit_of(random, 24, N_HARDEST, SIDE, 3000)
+    exhibit = exhibit_of(random, 24, N_HARDEST, THUMBNAIL, 3000)
     outcome = outcome_of(runs, exhibit, tmp_path / "runs.jsonl", images, np.repeat(names, 6))
     comparison_report_writer()(outcome, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()

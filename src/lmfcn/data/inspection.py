@@ -143,11 +143,12 @@ def _doubts(
     if groups is not None:
         doubts += [f"All images of class {name!r} are in one group." for name, n in groups.items() if n == 1]
     if duplicates.all_pairs:
-        doubts.append(f"{len(duplicates.all_pairs)} pairs of images are the same or nearly the same.")
+        n_pairs = len(duplicates.all_pairs)
+        doubts.append(f"Images that are the same or nearly the same: {n_pairs} {'pair' if n_pairs == 1 else 'pairs'}.")
     if len(labels):
         n_unlike = sum(labels[first] != labels[second] for first, second in duplicates.all_pairs)
         if n_unlike:
-            doubts.append(f"{n_unlike} of these pairs have different labels.")
+            doubts.append(f"Of these, {n_unlike} with different labels.")
     return doubts
 
 

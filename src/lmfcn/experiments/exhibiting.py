@@ -4,20 +4,19 @@ from pathlib import PurePath
 from typing import Any
 
 import numpy as np
-from PIL import Image
 from sklearn.decomposition import PCA
 
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.collections import ImageCollection
+from lmfcn.data.pictures import small_picture
 from lmfcn.experiments.answers import answers_of, class_numbers
 from lmfcn.experiments.exhibit import Exhibit, HardImage, Points, Shown
 from lmfcn.experiments.tasks import Part, Parts
 
-N_HARDEST, N_NEAREST, SIDE = 12, 3, 96
-"""Hard images, support vectors beside each, and pixels of the longer side of their pictures."""
+N_HARDEST, N_NEAREST = 12, 3
+"""Hard images, and support vectors beside each."""
 
 _N_LEAST_SURE = 6
-_FULL_SCALE = {np.dtype(np.uint8): 1, np.dtype(np.uint16): 257}
 
 
 def exhibit_of(fitted: Any, parts: Parts) -> Exhibit | None:
@@ -51,30 +50,6 @@ def make_exhibit(fitted: LMFCNClassifier, parts: Parts) -> Exhibit:
         (first, second),
         [_hard_image(fitted, parts, answers, _distances(tested[one], latents), one) for one in _hardest(answers)],
     )
-
-
-def thumbnail(image: np.ndarray, side: int = SIDE) -> np.ndarray:
-    """Return an image (h, w, c) of any kind of pixels as a picture of uint8, at most `side` pixels high and wide.
-
-    Of more than three channels the first three are shown, of two the first. Floating point pixels are taken to be
-    between 0 and 1 if they are, and else spread over the whole range.
-
-    Examples
-    --------
-    >>> thumbnail(np.zeros((200, 100, 4), dtype=np.uint16)).shape
-    (96, 48, 3)
-    """
-    image = image[..., :3] if image.shape[-1] >= 3 else image[..., 0]
-    picture = Image.fromarray(_as_bytes(image))
-    picture.thumbnail((side, side))
-    return np.array(picture)
-
-
-def _as_bytes(image: np.ndarray) -> np.ndarray:
-    if image.dtype in _FULL_SCALE:
-        return np.ascontiguousarray(image // _FULL_SCALE[image.dtype]).astype(np.uint8)
-    low, high = min(0.0, float(image.min())), max(1.0, float(image.max()))
-    return np.ascontiguousarray((image.astype(np.float64) - low) / (high - low) * 255).astype(np.uint8)
 
 
 def _hardest(answers: dict[str, Any]) -> list[int]:
@@ -112,7 +87,7 @@ def _shown(fitted: LMFCNClassifier, part: Part, position: int) -> Shown:
         name = "/".join([*(folder for folder in folders if folder != str(part.labels[position])), file])
     image = np.asarray(images[position])
     number = int(class_numbers(fitted, Part(images, part.labels[[position]]))[0])
-    return Shown(thumbnail(image if image.ndim == 3 else image[..., None]), name, number)
+    return Shown(np.array(small_picture(image if image.ndim == 3 else image[..., None])), name, number)
 
 
 def _distances(point: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from lmfcn.data.arrays import as_entries
 from lmfcn.data.collections import ImageCollection
 from lmfcn.data.form import as_collection
 from lmfcn.data.loading import LoadedImages
-from lmfcn.explain.pictures import thumbnail
+from lmfcn.data.pictures import thumbnail
 from lmfcn.explain.projection import Projection
 from lmfcn.inference.model import TextureModel
 

@@ -9,8 +9,8 @@ import torch
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from lmfcn.data.pictures import THUMBNAIL
 from lmfcn.explain.gallery import Gallery
-from lmfcn.explain.pictures import THUMBNAIL
 from lmfcn.inference.model import TextureModel
 from lmfcn.tensor_files import FileError, read_tensors, write_tensors
 

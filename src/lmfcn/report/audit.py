@@ -6,9 +6,9 @@ from typing import Any
 
 from lmfcn import __version__
 from lmfcn.data.collections import ImageCollection
+from lmfcn.data.pictures import as_address, thumbnail
 from lmfcn.explain.audit_table import Audited, doubts
-from lmfcn.explain.pictures import thumbnail
-from lmfcn.report.page import as_address, write_page
+from lmfcn.report.page import write_page
 
 _SHOWN = 60
 _SHOWN_PAIRS = 20

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from lmfcn import __version__
+from lmfcn.data.pictures import THUMBNAIL, as_address, thumbnail
 from lmfcn.explain.explanation import DecidingImage
-from lmfcn.explain.pictures import THUMBNAIL, thumbnail
 from lmfcn.report.overlay import AGAINST, FOR, Explained, color_limit
-from lmfcn.report.page import as_address, write_page
+from lmfcn.report.page import write_page
 
 _LARGEST_SIDE = 512
 

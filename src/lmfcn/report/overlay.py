@@ -6,8 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from PIL import Image
 
+from lmfcn.data.pictures import as_pillow, picture_of
 from lmfcn.explain.explanation import Explanation
-from lmfcn.explain.pictures import as_pillow, picture_of
 
 FOR, AGAINST = "#D55E00", "#0072B2"
 """Orange and blue of Okabe and Ito, which colour-blind readers can tell apart."""

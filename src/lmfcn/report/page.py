@@ -1,6 +1,5 @@
 """From a template to one HTML file that needs nothing else."""
 
-import base64
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,3 @@ def write_page(path: Path, template: str, content: Mapping[str, Any]) -> None:
         loader=PackageLoader("lmfcn.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
     write_text(path, environment.get_template(template).render(content))
-
-
-def as_address(picture: bytes, kind: str = "jpeg") -> str:
-    """Return a picture file as the address of an inline image."""
-    return f"data:image/{kind};base64,{base64.b64encode(picture).decode()}"

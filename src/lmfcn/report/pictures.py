@@ -1,15 +1,13 @@
 """Images of the user as small pictures inside of a page."""
 
-import base64
-import io
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image
 
+from lmfcn.data.pictures import THUMBNAIL, as_address, as_jpeg, thumbnail
 from lmfcn.experiments.exhibit import HardImage, Shown
-from lmfcn.experiments.exhibiting import SIDE, thumbnail
 
 
 class Tile(NamedTuple):
@@ -18,13 +16,6 @@ class Tile(NamedTuple):
     address: str
     alt: str
     lines: list[str]
-
-
-def as_jpeg(pixels: np.ndarray) -> str:
-    """Return a picture, (h, w) or (h, w, 3) of uint8, as the address of an inline JPEG image."""
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, format="JPEG", quality=90, subsampling=0)
-    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode()
 
 
 def hard_images(hardest: Sequence[HardImage], classes: Sequence[str]) -> list[tuple[Tile, list[Tile]]]:
@@ -49,7 +40,7 @@ def _nearest_tiles(hard: HardImage, classes: Sequence[str]) -> list[Tile]:
 
 
 def _tile(shown: Shown, alt: str, lines: list[str]) -> Tile:
-    return Tile(as_jpeg(shown.pixels), alt, lines)
+    return Tile(as_address(as_jpeg(Image.fromarray(shown.pixels))), alt, lines)
 
 
 def _percent(share: float) -> str:
@@ -63,7 +54,7 @@ def examples(images: Any, labels: np.ndarray, per_class: int, most_classes: int)
         return {}
     return {
         str(label): [
-            as_jpeg(thumbnail(images[int(position)], SIDE // 2))
+            as_address(thumbnail(images[int(position)], THUMBNAIL // 2))
             for position in np.flatnonzero(labels == label)[:per_class]
         ]
         for label in classes

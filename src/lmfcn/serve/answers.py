@@ -5,12 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from lmfcn.data.images import ImageError
+from lmfcn.data.pictures import as_address
 from lmfcn.explain import explanation
 from lmfcn.explain.explanation import COVERAGE, Explanation, explain
 from lmfcn.explain.gallery import Gallery
 from lmfcn.inference.model import TextureModel
 from lmfcn.serve.limits import Limits
-from lmfcn.serve.pictures import as_address, pictures_of
+from lmfcn.serve.pictures import pictures_of
 from lmfcn.serve.received import image_of
 from lmfcn.serve.refusals import refuse_files
 from lmfcn.serve.schema import Answer, DecidingImage, Neighbour, Reasons

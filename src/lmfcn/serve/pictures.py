@@ -1,12 +1,11 @@
 """What the page shows of an image: the image as the model takes it, and the same with the map over it."""
 
-import base64
 import io
 
 import numpy as np
 
 from lmfcn.data.framing import resize_image
-from lmfcn.explain.pictures import as_pillow, picture_of
+from lmfcn.data.pictures import as_address, as_pillow, picture_of
 from lmfcn.report.overlay import overlay
 
 LARGEST_SIDE = 512
@@ -35,8 +34,3 @@ def pictures_of(image: np.ndarray, values: np.ndarray) -> tuple[str, str]:
     buffer = io.BytesIO()
     as_pillow(picture_of(image)).save(buffer, format="PNG")
     return as_address(buffer.getvalue(), "png"), as_address(overlay(image, values), "png")
-
-
-def as_address(content: bytes, kind: str) -> str:
-    """Return a file as an address that holds it: data:image/png;base64,..."""
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"

@@ -1,5 +1,6 @@
 """Images of any depth and number of channels as pictures that people can look at."""
 
+import base64
 import io
 
 import numpy as np
@@ -36,10 +37,25 @@ def as_pillow(picture: np.ndarray) -> Image.Image:
     return Image.fromarray(picture[..., 0] if picture.shape[2] == 1 else picture)
 
 
-def thumbnail(image: np.ndarray, side: int = THUMBNAIL) -> bytes:
-    """Return a small JPEG file of an image (height, width, channels), its longer side at most `side` pixels."""
+def small_picture(image: np.ndarray, side: int = THUMBNAIL) -> Image.Image:
+    """Return an image (height, width, channels) as a picture whose longer side is at most `side` pixels."""
     small = as_pillow(picture_of(image))
     small.thumbnail((side, side))
+    return small
+
+
+def thumbnail(image: np.ndarray, side: int = THUMBNAIL) -> bytes:
+    """Return a small JPEG file of an image (height, width, channels), its longer side at most `side` pixels."""
+    return as_jpeg(small_picture(image, side))
+
+
+def as_jpeg(picture: Image.Image) -> bytes:
+    """Return a picture as a JPEG file."""
     buffer = io.BytesIO()
-    small.save(buffer, format="JPEG", quality=_QUALITY)
+    picture.save(buffer, format="JPEG", quality=_QUALITY)
     return buffer.getvalue()
+
+
+def as_address(file: bytes, kind: str = "jpeg") -> str:
+    """Return a picture file as an address that holds it: data:image/jpeg;base64,..."""
+    return f"data:image/{kind};base64,{base64.b64encode(file).decode()}"

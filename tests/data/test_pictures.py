@@ -1,10 +1,11 @@
+import base64
 import io
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from lmfcn.explain.pictures import picture_of, thumbnail
+from lmfcn.data.pictures import as_address, picture_of, thumbnail
 
 
 @pytest.mark.parametrize(
@@ -29,3 +30,11 @@ def test_thumbnails_are_small_and_keep_their_proportions(random):
         assert (small.size, small.mode) == ((96, 32), "RGB")
     with Image.open(io.BytesIO(thumbnail(np.zeros((10, 8, 1))))) as small:
         assert (small.size, small.mode) == ((8, 10), "L")
+
+
+def test_an_address_holds_its_picture():
+    pixels = np.full((8, 6, 3), (200, 100, 50), dtype=np.uint8)
+    kind, content = as_address(thumbnail(pixels)).split(",")
+    assert kind == "data:image/jpeg;base64"
+    with Image.open(io.BytesIO(base64.b64decode(content))) as picture:
+        assert np.abs(np.asarray(picture).astype(int) - pixels).max() < 5
