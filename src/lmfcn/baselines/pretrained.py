@@ -23,7 +23,8 @@ from lmfcn.progress import item_progress
 # Of the images that both networks were trained on (ImageNet).
 _MEAN = (0.485, 0.456, 0.406)
 _STD = (0.229, 0.224, 0.225)
-_AT_ONCE = 16
+_AT_ONCE = 4
+"""Images of one batch: near the caches, and nearly twice as fast as 16 together with channels last."""
 DOWNLOAD, RANDOM = "download", "random"
 
 
@@ -136,7 +137,8 @@ class PretrainedSVC(FeatureSVC):
         features = []
         with item_progress(self.backbone, len(images), visible=self.verbose) as advance, torch.no_grad():
             for part in parts:
-                features.append(self.network_(preprocess(to_batch(take(images, part), device), self._side)))
+                batch = preprocess(to_batch(take(images, part), device), self._side)
+                features.append(self.network_(batch.contiguous(memory_format=torch.channels_last)))
                 for _ in part:
                     advance()
         order = np.argsort(np.concatenate(parts))
@@ -175,7 +177,7 @@ def load_backbone(name: str, weights: str, seed: int = 0) -> nn.Module:
     if weights not in (DOWNLOAD, RANDOM):
         _load_state(network, Path(weights), name)
     network.fc = nn.Identity()
-    return network.eval()
+    return network.eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def _download(build: Callable[..., nn.Module], weights: Any) -> nn.Module:
