@@ -265,7 +265,7 @@ ROWS = {"latent_dim": 8, "widths": (8,), "image_shape": (1, -1), "device": "cpu"
 
 @parametrize_with_checks(
     [
-        CNNClassifier(epochs=30, learning_rate=0.01, **ROWS),
+        CNNClassifier(epochs=15, learning_rate=0.02, **ROWS),
         CNNSVC(epochs=2, **ROWS),
     ],
     expected_failed_checks=lambda _: NOT_MEANT_TO_HOLD,
