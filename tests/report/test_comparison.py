@@ -103,6 +103,15 @@ def test_the_exhibit_is_shown(page):
     assert "support vectors of this last SVM, the one that predicts, 10 of 30 images that it learnt from" in page
 
 
+def test_weights_are_told_without_their_folder(outcome, tmp_path):
+    given = {"weights": "/home/somebody/resnet18.pth"}
+    runs = [replace(run, settings=given) if run.method == "LBP" else run for run in outcome.runs]
+    comparison_report_writer()(replace(outcome, runs=runs), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert '<tr><th scope="row">weights</th><td>resnet18.pth</td></tr>' in text
+    assert "somebody" not in text
+
+
 def test_sums_over_networks_are_told_where_there_are_several(page, outcome, tmp_path):
     assert "of several networks" not in page
     assert "network per class" not in page

@@ -166,4 +166,6 @@ def _settings(run: Run) -> dict[str, str]:
     """Return the parameters of a method, those that only say how to run left out."""
     idle = ("verbose", "random_state", "device", "image_shape", "checkpoint_dir", "cache_dir", "n_jobs")
     settings: Mapping[str, Any] = run.settings
+    if settings.get("weights"):
+        settings = {**settings, "weights": Path(settings["weights"]).name}  # where it lies is the user's business
     return {name: str(value) for name, value in settings.items() if name not in idle and value is not None}
