@@ -32,6 +32,10 @@ def test_before_the_first_repeat_is_complete():
     assert block([*NEAR[:1], *WORST[:1]]) == (["GLCM", "LBP"], [0])
     assert block(WORST[:1]) == (["LBP"], [0])
     assert complete_repeats([*NEAR, *WORST], ALL) == set()
+    assert block([*NEAR[:2], *WORST[1:3]]) == (
+        ["GLCM", "LBP"],
+        [1],
+    )  # what both have, though none has all of the other's
 
 
 @pytest.mark.parametrize("runs", [[], [*NEAR[:1], *WORST[1:]]], ids=["nothing", "nothing in common"])

@@ -1,6 +1,7 @@
 """Which of the runs at hand can be compared: methods that were measured on the same repeats."""
 
 from collections.abc import Collection, Mapping
+from itertools import combinations
 
 from lmfcn.experiments.runs import Run
 from lmfcn.experiments.verdict import FEWEST_REPEATS
@@ -14,9 +15,10 @@ def complete_repeats(runs: Collection[Run], methods: Collection[str]) -> set[int
 def shared_runs(runs: Collection[Run], methods: Collection[str]) -> list[Run]:
     """Return the runs that a verdict is about, every method in it with the same repeats.
 
-    These are the complete repeats, which all methods have. If they are too few to say anything about chance, but some
-    methods share enough, it is these methods: one that was added to a comparison, or that fails, does not undo what is
-    known about the others. If several methods have runs but no two share a repeat, there is nothing to compare.
+    These are the complete repeats, which all methods have. If they are too few to say anything about chance, but the
+    largest block of runs has enough, it is the methods of that block: one that was added to a comparison, or that
+    fails, does not undo what is known about the others. Before the first repeat is complete it is the largest block in
+    any case. If several methods have runs but no two share a repeat, there is nothing to compare.
 
     Parameters
     ----------
@@ -46,8 +48,9 @@ def _seeds(runs: Collection[Run], methods: Collection[str]) -> dict[str, set[int
 
 
 def _largest_block(seeds: Mapping[str, set[int]]) -> set[int]:
-    """Return the seeds of one method for which this and others have the most runs together."""
+    """Return the seeds that some methods have the most runs of together: at least two, unless only one has any."""
     measured = [mine for mine in seeds.values() if mine]
-    sharing = {frozenset(mine): sum(mine <= others for others in measured) for mine in measured}
-    contests = {mine: n_methods for mine, n_methods in sharing.items() if n_methods > 1 or len(measured) == 1}
-    return set(max(contests, key=lambda mine: (len(mine) * contests[mine], contests[mine]), default=()))
+    common = [one & other for one, other in combinations(measured, 2)] if len(measured) > 1 else measured
+    sharing = [(sum(chosen <= mine for mine in measured), chosen) for chosen in common]
+    _, best = max(sharing, key=lambda pair: (pair[0] * len(pair[1]), pair[0]), default=(0, set()))
+    return best
