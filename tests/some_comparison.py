@@ -27,8 +27,15 @@ def run_of(method, seed, score, **others):
         trained["seconds_by_epoch"] = [0.1, 1.0, 12.0 + seed + 100 * (method == "LMFCN")]
     if method == "LMFCN":
         trained |= {"n_support_first": 40, "n_support_kept": 17, "n_support_by_epoch": [40, 17 + seed, 15]}
+        trained["n_support_final"] = 31
     said = {"classes": CLASSES, "test_classes": TRUE, "predicted_classes": [1, *TRUE[1:]], "confidences": [0.9] * 8}
-    more = {"split": str(seed), "versions": {"lmfcn": "0.1"}, "n_validation": 8, "settings": {"C": 10, "verbose": True}}
+    more = {"machine": {"system": "a & b", "cores": 2, "accelerator": None}}
+    more |= {
+        "split": str(seed),
+        "versions": {"lmfcn": "0.1"},
+        "n_validation": 8,
+        "settings": {"C": 10, "verbose": True},
+    }
     return Run("<cloth>", method, seed, 1.0, 0.9, score, 24, 8, 3.0, **{**more, **said, **trained, **others})
 
 

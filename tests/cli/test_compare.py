@@ -49,7 +49,7 @@ def test_compare_tells_and_writes(lmfcn, folder, tmp_path):
     assert lines[0].startswith("trees      LBP                         seed 0 | test ")
     assert len([line for line in lines if line.startswith("trees ")]) == 4
     assert " has the best mean test balanced accuracy, " in told
-    assert "2 repeats cannot tell whether that is more than chance." in told
+    assert "2 repeats are too few to tell " in told
     assert told.endswith("Report: comparison/report.html\n")
     names = sorted(path.name for path in (tmp_path / "comparison").iterdir())
     assert names == ["report.html", "results.csv", "results.md", "runs.jsonl"]
@@ -136,9 +136,34 @@ def test_a_failed_training_ends_with_code_1(lmfcn, folder, monkeypatch):
     code, told, _ = lmfcn(folder, *FAST, "--quiet")
     assert code == 1
     assert "- A training failed: trees, PFTAS, seed 0: The features are not finite." in told
-    code, _, said = lmfcn(folder, "--methods", "PFTAS", "--repeats", "1", "--quiet", "--output", "other")
-    assert code == 2
-    assert "No method could be measured. trees, PFTAS, seed 0: The features are not finite." in said
+    code, told, said = lmfcn(folder, "--methods", "PFTAS", "--repeats", "1", "--quiet", "--output", "other")
+    assert code == 1
+    assert told == "trees, PFTAS, seed 0: The features are not finite. Going on with the next.\n"
+    assert said == "No method could be measured.\n"
+    screen = io.StringIO()
+    monkeypatch.setattr(command, "Console", lambda: Console(file=screen, force_terminal=True, width=120))
+    assert lmfcn(folder, "--methods", "PFTAS,LBP", "--repeats", "1", "--output", "third")[0] == 1
+    assert screen.getvalue().count("PFTAS, seed 0: The features are not finite. Going on with the next.") == 1
+
+
+def test_without_a_repeat_in_common_there_is_no_verdict_yet(lmfcn, folder, monkeypatch, tmp_path):
+    from lmfcn.algorithm.errors import TrainingError
+    from lmfcn.experiments import studies
+
+    whole = studies.measure
+
+    def failing(cell, *others):
+        if cell.seed == (cell.method == "LBP"):
+            raise TrainingError("Not this time.")
+        yield from whole(cell, *others)
+
+    monkeypatch.setattr(studies, "measure", failing)
+    code, told, said = lmfcn(folder, *FAST, "--quiet")
+    assert (code, said) == (1, "")
+    assert told.endswith("No repeat is complete yet; the same command goes on.\n")
+    assert [path.name for path in (tmp_path / "comparison").iterdir()] == ["runs.jsonl"]
+    monkeypatch.setattr(studies, "measure", whole)
+    assert lmfcn(folder, *FAST, "--quiet")[0] == 0
 
 
 def test_without_the_extra_everything_but_the_report_is_there(lmfcn, folder, monkeypatch, tmp_path):
@@ -154,9 +179,12 @@ def test_quick_is_said_everywhere(lmfcn, folder, tmp_path):
     code, told, _ = lmfcn(folder, "--methods", "LBP", "--quick", "--quiet")
     assert code == 0
     assert "- This was a quick look" in told
-    assert {run.seed for run in read_runs(tmp_path / "comparison" / "runs.jsonl").values()} == {0, 1, 2}
+    assert {run.seed for run in read_runs(tmp_path / "comparison-quick" / "runs.jsonl").values()} == {0, 1, 2}
     for name in ("results.md", "report.html"):
-        assert "trees, quick" in (tmp_path / "comparison" / name).read_text()
+        assert "trees, quick" in (tmp_path / "comparison-quick" / name).read_text()
+    code, told, _ = lmfcn(folder, "--methods", "LBP", "--repeats", "1", "--quiet")  # the real comparison after it
+    assert code == 0
+    assert told.endswith("Report: comparison/report.html\n")
 
 
 @pytest.mark.parametrize(
@@ -170,6 +198,8 @@ def test_quick_is_said_everywhere(lmfcn, folder, tmp_path):
         (["few"], "Class 'wood' has 2 images, too few for the fractions"),
         (["groups.csv"], "The 2 groups cannot be split so that every class is on both sides"),
         (["trees", "--output", "groups.csv"], "groups.csv"),
+        (["trees", "--resnet18-weights", "none.pth"], "none.pth must be a file of weights, but there is none"),
+        (["trees", "--inception-weights", "none.pth"], "none.pth must be a file of weights, but there is none"),
     ],
 )
 def test_mistakes_end_with_one_sentence_and_code_2(lmfcn, folder, tmp_path, arguments, sentence):

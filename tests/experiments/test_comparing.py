@@ -1,5 +1,6 @@
 import csv
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from lmfcn.experiments.comparing import Outcome
 from lmfcn.experiments.measuring import METHODS
 from lmfcn.experiments.request import Request, prepare
 from lmfcn.experiments.results import as_csv, as_markdown, write_results
-from lmfcn.experiments.runs import read_runs
+from lmfcn.experiments.runs import read_lines, read_runs
 from lmfcn.experiments.selection import CHEAP_FIRST, DEFAULT_METHODS, able_methods, choose_methods
 
 TINY = {"epochs": 2, "latent_dim": 4, "widths": (6,), "device": "cpu"}
@@ -118,10 +119,35 @@ def test_what_the_time_cuts_off_is_done_the_next_time(folder):
 
 def test_a_method_that_was_not_reached_is_named(folder):
     cut = outcome_of(request(folder), go_on=lambda cell: cell.method == "LBP")
-    assert cut.missing == ["PFTAS"]
-    assert "Not measured: PFTAS." in cut.remarks
-    assert cut.verdict.sentences[0].startswith("Only LBP was measured")
+    assert cut.waiting == ["PFTAS"]
+    assert "Complete repeats: 0 of 2. Not in the verdict: PFTAS has 0. The same command goes on." in cut.remarks
+    assert cut.verdict.sentences[0].startswith("Preliminary: only LBP was measured")
     assert "behind" not in as_markdown(cut)
+
+
+def test_a_method_that_is_added_does_not_undo_the_verdict_of_the_others(folder):
+    outcome_of(request(folder, repeats=3))
+    changes = {"random-fcn": {"latent_dim": 4, "widths": (6,)}}
+    asked = request(folder, methods=["LBP", "PFTAS", "random-fcn"], repeats=3)
+    cut = outcome_of(asked, changes, lambda cell: cell.seed == 0)
+    assert (cut.verdict.n_repeats, len(cut.runs), len(cut.shared)) == (3, 7, 6)
+    assert cut.verdict.sentences[0].endswith(" alone; not in it: random-fcn.")
+    assert "Complete repeats: 1 of 3. Not in the verdict: random-fcn has 1. The same command goes on." in cut.remarks
+    whole = outcome_of(asked, changes)
+    assert (whole.verdict.n_repeats, len(whole.shared), whole.waiting) == (3, 9, [])
+    assert whole.verdict is whole.verdict  # judged once
+
+
+def test_runs_with_other_parameters_do_not_count(folder):
+    asked = request(folder, repeats=1)
+    outcome_of(asked, {"PFTAS": {"validation_fraction": 0.1}})
+    now = prepare(asked, {})
+    assert [run.method for run in now.runs()] == ["LBP"]
+    now.run(lambda _: None)
+    assert {run.method for run in now.runs()} == {"LBP", "PFTAS"}
+    (pftas,) = (run for run in now.runs() if run.method == "PFTAS")
+    assert pftas.settings["validation_fraction"] == 0.0
+    assert len(read_lines(now.output)) == 3
 
 
 def test_runs_of_other_data_are_not_mixed(folder, random):
@@ -157,9 +183,42 @@ def test_methods_that_cannot_take_the_images_are_left_out(random):
     able, left_out = able_methods(["LBP", "LMFCN", "ResNet18", "CNN-CE"], deep)
     assert able == ["LMFCN", "CNN-CE"]
     assert left_out["LBP"].startswith("LBP is defined for 8-bit grey or RGB images, got 5 channels of uint16 pixels;")
-    assert "torchvision" in left_out["ResNet18"] or "weights is missing" in left_out["ResNet18"]
+    assert left_out["ResNet18"] == "its weights were not given (--resnet18-weights FILE)."
     with pytest.raises(ValueError, match="None of the methods can run: LBP is defined for"):
         able_methods(["LBP"], deep)
+
+
+def test_of_two_classes_the_wide_cnn_is_the_same_network(random):
+    images = random.integers(0, 256, (6, 16, 16), dtype=np.uint8)
+    two, three = (ImageCollection(images, labels=np.arange(6) % n) for n in (2, 3))
+    both = ["CNN-CE", "CNN multiclass"]
+    assert able_methods(both, two) == (
+        ["CNN-CE"],
+        {"CNN multiclass": "with two classes it is the same network as CNN-CE."},
+    )
+    assert able_methods(both, three) == (both, {})
+    assert able_methods(["CNN multiclass"], two) == (["CNN multiclass"], {})
+
+
+def test_weights_that_are_given_reach_their_method(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("lmfcn.experiments.selection.check_able", lambda *_: None)
+    monkeypatch.chdir(tmp_path)
+    Path("resnet18.pth").touch()
+    asked = request(folder, weights={"ResNet18": Path("resnet18.pth")})
+    assert asked.command.endswith(" --resnet18-weights resnet18.pth")
+    comparison = prepare(asked, {"ResNet18": {"n_components": 4}})
+    assert comparison.methods == ["LBP", "PFTAS", "ResNet18"]
+    assert comparison.changes["ResNet18"] == {"n_components": 4, "weights": str(tmp_path / "resnet18.pth")}
+    with pytest.raises(ValueError, match=r"none\.pth must be a file of weights, but there is none of that name\."):
+        prepare(request(folder, weights={"InceptionV3": tmp_path / "none.pth"}))
+
+
+def test_a_collection_is_called_by_its_whole_name(folder, tmp_path):
+    dotted = folder.rename(tmp_path / "cloth.v2")
+    assert prepare(request(dotted)).name == "cloth.v2"
+    rows = [f"{path},{path.parent.name}" for path in sorted(dotted.glob("*/*.png"))]
+    (tmp_path / "table.csv").write_text("\n".join(["path,label", *rows]))
+    assert prepare(request(tmp_path / "table.csv", quick=True)).name == "table, quick"
 
 
 def test_a_missing_extra_leaves_out_only_its_methods(folder, monkeypatch):

@@ -47,6 +47,7 @@ def test_everything_about_a_run_of_lmfcn(parts):
     assert run.seconds_to_best in run.seconds_by_epoch
     assert 0 < run.n_support_first <= 20
     assert run.n_backpropagated > 0
+    assert 2 <= run.n_support_final <= 20 + 16  # the last SVM learns from validation images too
     assert 0 <= run.cpu_seconds <= run.cpu_seconds_with_tuning
     assert run.n_weights == 2 * (6 * 9 + 2 * 6 + 4 * 6 * 9 + 2 * 4)
     assert run.split == parts.fingerprint()
@@ -72,7 +73,9 @@ def test_two_methods_come_with_the_cnn(on_the_cnn):
     cnn, svm, fisher = on_the_cnn.values()
     assert cnn.validation_by_epoch == svm.validation_by_epoch == fisher.validation_by_epoch
     assert cnn.chosen == svm.chosen == fisher.chosen == {"weight_decay": 0.1}
-    assert cnn.n_support_first is None
+    assert cnn.n_support_first is cnn.n_support_final is None
+    assert svm.n_support_first is None
+    assert 2 <= svm.n_support_final <= 20 + 16
     assert fisher.settings["n_modes"] == 2
     assert svm.settings["weight_decay"] == 0.1
     assert cnn.n_weights - svm.n_weights == 2 * 4 + 2  # the linear layer
@@ -84,6 +87,14 @@ def test_on_top_is_what_the_method_gives_by_itself(on_the_cnn, parts):
     beside = on_the_cnn["CNN + SVM"]
     for name in ("test_balanced_accuracy", "train_balanced_accuracy", "validation_by_epoch", "best_epoch", "settings"):
         assert getattr(alone, name) == getattr(beside, name), name
+
+
+def test_validation_of_what_is_on_top_is_not_that_of_the_cnn(parts):
+    runs = list(measure(Cell("tiny", "CNN-CE", 0), parts, {}, QUICKLY, beside=["CNN + SVM"]))
+    cnn, svm = (run.validation_balanced_accuracy for run in runs)
+    assert cnn == runs[0].validation_by_epoch[runs[0].best_epoch]
+    fitted = METHODS["CNN + SVM"](**QUICK, random_state=0).fit(*parts.train, validation=parts.validation)
+    assert svm == fitted.held_out_score_
 
 
 def test_only_what_is_wanted_beside_the_cnn(parts):

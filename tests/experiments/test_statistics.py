@@ -84,6 +84,20 @@ def test_p_values_of_differences_that_do_not_vary():
     )
 
 
+def test_the_interval_of_differences_that_do_not_vary():
+    found = paired_difference([1.0, 1.0], [0.5, 0.5], resolution=0.5)
+    reach = math.tan(0.475 * math.pi) * 0.5 * math.sqrt(1 / 2)  # Student's point for one degree of freedom
+    assert (found.low, found.high) == pytest.approx((0.5 - reach, 0.5 + reach))
+
+
+def test_equal_means_differ_by_zero():
+    ours, theirs = [0.1 + 0.2, 0.9, 0.8], [0.8, 0.3, 0.9]
+    assert np.mean(np.subtract(ours, theirs)) != 0
+    for found in (paired_difference(ours, theirs), paired_difference(theirs, ours)):
+        assert f"{found.mean:.3f}" == "0.000"
+    assert paired_p_value(ours, theirs) == 1.0
+
+
 def test_holm_by_hand():
     # Ascending 0.01, 0.02, 0.03, 0.5: times 4, 3, 2, 1 that is 0.04, 0.06, 0.06, 0.5.
     assert holm([0.5, 0.01, 0.03, 0.02]) == pytest.approx([0.5, 0.04, 0.06, 0.06])

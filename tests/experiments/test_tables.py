@@ -16,6 +16,7 @@ LEARNT = {
     "n_backpropagated": 1200,
     "n_support_first": 40,
     "n_support_kept": 30,
+    "n_support_final": 55,
     "n_weights": 148544,
     "chosen": {"learning_rate": 0.001},
     "validation_by_epoch": [0.5, 0.8, 0.9],
@@ -43,8 +44,9 @@ def test_the_table_of_a_task():
     assert heading[0] == "lung"
     assert set(line) == {"---"}
     assert ours[:6] == ["LMFCN", "1.000", "0.900", "0.850 ± 0.071", "2", "2 of 3"]
-    assert ours[6:] == ["2", "1,200", "40 → 30", "148,544", "learning_rate 0.001"]
-    assert theirs == ["LBP", "1.000", "0.900", "0.700 ± 0.000", "2", "-", "2", "-", "-", "-", "-"]
+    assert heading[8:10] == ["support vectors, first → kept epoch", "support vectors, last SVM"]
+    assert ours[6:] == ["2", "1,200", "40 → 30", "55", "148,544", "learning_rate 0.001"]
+    assert theirs == ["LBP", "1.000", "0.900", "0.700 ± 0.000", "2", "-", "2", "-", "-", "-", "-", "-"]
     assert len(heading) == len(ours) == len(theirs)
 
 

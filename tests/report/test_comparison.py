@@ -10,7 +10,7 @@ from lmfcn.experiments.exhibiting import N_HARDEST
 from lmfcn.report import comparison_report_writer
 from lmfcn.report.comparison import _PICTURE_BYTES
 from lmfcn.report.rivals import learning_curves, strip_plot
-from some_comparison import RUNS, SCORES, exhibit_of, outcome_of, run_of, small_outcome
+from some_comparison import CLASSES, RUNS, SCORES, exhibit_of, outcome_of, run_of, small_outcome
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def test_the_verdict_comes_first_and_the_winner_is_marked(page, outcome):
     assert page.count('★</span><span class="hidden">, the winner</span>') == 1
     entries = re.search(r'class="best">(.*?)</tr>', page, flags=re.DOTALL).group(1)
     assert re.findall(r"<td>(.*?)</td>", entries)[:3] == ["0.923 ± 0.025", "3", "3"]
-    assert "40 → 17" in entries
+    assert "<td>40 → 17</td><td>31</td>" in entries
 
 
 def test_a_reader_finds_data_parameters_versions_and_the_command(page):
@@ -42,7 +42,7 @@ def test_a_reader_finds_data_parameters_versions_and_the_command(page):
     assert '<tr><th scope="row">C</th><td>10</td></tr>' in page
     assert ">verbose</th>" not in page
     assert "<code>lmfcn compare cloth</code>" in page
-    assert "lmfcn 0.1" in page
+    assert "lmfcn 0.1.\nSeconds were measured on: system a &amp; b, cores 2.</p>" in page
     assert "GLCM is left out: This needs mahotas." in page
     assert "60 %, 20 %, 20 %" in page
 
@@ -93,14 +93,47 @@ def test_nothing_that_trains_has_no_curves(outcome, tmp_path):
 def test_confusions_and_calibration_are_told_in_words(page):
     assert "3 of 24 wrong: bark &amp; co taken for wood 3 of 12 times." in page
     assert page.count("ECE 0.025: 90 % sure on average, 88 % right.") == 2 * len(SCORES)  # below it and as its alt
-    assert "one line per repeat: LMFCN, from 40 to 15 on average" in page
+    assert "support vectors of the epoch&#39;s SVM in every epoch, one line per repeat: LMFCN, from 40 to 15" in page
 
 
 def test_the_exhibit_is_shown(page):
     assert "LMFCN misclassified 10 of 30 test images in the first repeat; here are the 1 that it was surest of." in page
     assert 'alt="Test image hard 0: bark &amp; co, taken for wood"' in page
     assert page.count('alt="Support vector near ') == 3
-    assert "support vectors, 10 of 30 images" in page
+    assert "support vectors of this last SVM, the one that predicts, 10 of 30 images that it learnt from" in page
+
+
+def test_weights_are_told_without_their_folder(outcome, tmp_path):
+    given = {"weights": "/home/somebody/resnet18.pth"}
+    runs = [replace(run, settings=given) if run.method == "LBP" else run for run in outcome.runs]
+    comparison_report_writer()(replace(outcome, runs=runs), tmp_path / "report.html")
+    text = (tmp_path / "report.html").read_text()
+    assert '<tr><th scope="row">weights</th><td>resnet18.pth</td></tr>' in text
+    assert "somebody" not in text
+
+
+def test_sums_over_networks_are_told_where_there_are_several(page, outcome, tmp_path):
+    assert "of several networks" not in page
+    assert "network per class" not in page
+    per_class = [replace(run, best_epoch=[1, 2]) if run.method == "LMFCN" else run for run in outcome.runs]
+    # The word alone among the settings of another method says nothing.
+    said = [replace(run, settings={"size": "one-vs-all"}) if run.method == "CNN-CE" else run for run in outcome.runs]
+    texts = []
+    for runs in (per_class, said):
+        comparison_report_writer()(replace(outcome, runs=runs), tmp_path / "report.html")
+        texts.append((tmp_path / "report.html").read_text())
+    assert "the epoch that was kept; of several networks, the sum." in texts[0]
+    assert "Of methods with a network per class (LMFCN), support vectors by epoch" in texts[0]
+    assert "of several networks" not in texts[1]
+    assert "network per class" not in texts[1]
+
+
+def test_sentences_are_divided_by_spaces(tmp_path):
+    exhibit = exhibit_of(np.random.default_rng(0))
+    exhibit.test.marked[:] = False
+    right = outcome_of(RUNS, exhibit, tmp_path / "runs.jsonl", np.zeros((40, 16, 16), np.uint8), np.repeat(CLASSES, 20))
+    comparison_report_writer()(right, tmp_path / "report.html")
+    assert re.search(r"the ones it was least sure of\.\s+Beside each: ", (tmp_path / "report.html").read_text())
 
 
 def test_runs_of_older_versions_lack_pictures_only(outcome, tmp_path):

@@ -19,11 +19,16 @@ if TYPE_CHECKING:
 
 def compare(
     data: Data,
-    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="Folder for runs, tables and report.")] = Path(
-        "comparison"
-    ),
+    output: Annotated[
+        Path | None,
+        Option("--output", "-o", metavar="DIR", help="For runs, tables, report: comparison, or comparison-quick."),
+    ] = None,
     methods: Annotated[list[str] | None, Option(help="Names joined by commas, or all; eight by default.")] = None,
     repeats: Annotated[int | None, Option(min=1, help="Divisions of the images: 5, or 3 if quick.")] = None,
+    resnet18_weights: Annotated[
+        Path | None, Option(metavar="FILE", help="torchvision's state dict; ResNet18 then runs too.")
+    ] = None,
+    inception_weights: Annotated[Path | None, Option(metavar="FILE", help="The same of InceptionV3.")] = None,
     time_budget: Annotated[float | None, Option(min=0.01, metavar="MINUTES", help="Begin nothing after this.")] = None,
     size: Size = None,
     color: Color = "keep",
@@ -49,9 +54,22 @@ def compare(
     from lmfcn.parameters import check_choice
 
     check_choice("--color", color, ("keep", "grey", "rgb"))
-    kept = cast("framing.Color", color)
+    # A quick look must not stand in the way of the comparison that follows it.
+    output = output or Path("comparison-quick" if quick else "comparison")
+    weights = {"ResNet18": resnet18_weights, "InceptionV3": inception_weights}
     request = Request(
-        data, output, methods or DEFAULT_METHODS, repeats, size, kept, seed, ignore_split, quick, jobs, scheduler
+        data,
+        output,
+        methods or DEFAULT_METHODS,
+        repeats,
+        size,
+        cast("framing.Color", color),
+        seed,
+        ignore_split,
+        quick,
+        jobs,
+        scheduler,
+        {method: path for method, path in weights.items() if path is not None},
     )
     with made_folder(output):
         comparison = prepare(request, verbose=not quiet)
@@ -61,7 +79,7 @@ def compare(
     _check_measured(outcome, stopped=stopped)
     write_results(outcome, output)
     _tell(outcome, output, _write_report(outcome, output / "report.html"))
-    raise typer.Exit(130 if stopped else 1 if failures else 0)
+    raise typer.Exit(_code(outcome, stopped=stopped))
 
 
 def _tell_beforehand(comparison: "Comparison") -> None:
@@ -87,18 +105,24 @@ def _measure(comparison: "Comparison", minutes: float | None, *, live: bool) -> 
                     table.begin(cell)
                 return in_time
 
-            return comparison.run(table.tell, go_on, table.end), False
+            return comparison.run(table.tell, go_on, table.end, table.fail), False
     except KeyboardInterrupt:
         return [], True
 
 
 def _check_measured(outcome: "Outcome", *, stopped: bool) -> None:
-    if outcome.runs:
+    """End where there is no verdict to write down."""
+    if outcome.shared:
         return
-    if stopped:
-        typer.echo("Stopped before anything was measured.", err=True)
-        raise typer.Exit(130)
-    raise ValueError(f"No method could be measured. {' '.join(outcome.failures)}")
+    if outcome.runs or not (stopped or outcome.failures):
+        typer.echo("No repeat is complete yet; the same command goes on.")
+    else:
+        typer.echo("Stopped before anything was measured." if stopped else "No method could be measured.", err=True)
+    raise typer.Exit(_code(outcome, stopped=stopped))
+
+
+def _code(outcome: "Outcome", *, stopped: bool) -> int:
+    return 130 if stopped else 1 if outcome.failures else 0
 
 
 def _write_report(outcome: "Outcome", path: Path) -> str:

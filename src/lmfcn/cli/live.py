@@ -42,10 +42,13 @@ class LiveTable:
         """Show it there no more; its line is told next."""
         self._running = [other for other in self._running if other != cell]
 
-    def tell(self, line: str) -> None:
-        """Show a run that has been added to the file; sentences about failures stay above the table."""
-        if "Going on" in line:
-            self._live.console.print(line, highlight=False, markup=False)
+    def tell(self, _: str) -> None:
+        """Show a run that has been added to the file."""
+        self._refresh()
+
+    def fail(self, sentence: str) -> None:
+        """Leave a sentence about a training that failed above the table."""
+        self._live.console.print(sentence, highlight=False, markup=False)
         self._refresh()
 
     def _refresh(self) -> None:

@@ -1,9 +1,10 @@
 """All methods that can run, on repeated divisions of the user's own images."""
 
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from lmfcn.data.collections import ImageCollection
@@ -11,9 +12,10 @@ from lmfcn.experiments.exhibit import Exhibit, exhibit_path, read_exhibit
 from lmfcn.experiments.measuring import ON_TOP_OF_CNN, Changes
 from lmfcn.experiments.own_data import DataSummary, parts_of
 from lmfcn.experiments.runs import Run, read_runs
+from lmfcn.experiments.shared import complete_repeats, shared_runs
 from lmfcn.experiments.studies import Ended, GoOn, Report, Study
 from lmfcn.experiments.tasks import Parts
-from lmfcn.experiments.verdict import Verdict, judge, shared_runs
+from lmfcn.experiments.verdict import Verdict, judge
 from lmfcn.tensor_files import FileError
 
 
@@ -56,31 +58,39 @@ class Comparison:
     jobs: int = 1
     scheduler: str | None = None
 
-    def run(self, report: Report, go_on: GoOn = lambda _: True, ended: Ended = lambda _: None) -> list[str]:
+    def run(
+        self,
+        report: Report,
+        go_on: GoOn = lambda _: True,
+        ended: Ended = lambda _: None,
+        failed: Report | None = None,
+    ) -> list[str]:
         """Measure what is not in the file yet, repeat by repeat; return a sentence for each training that failed.
 
         The arguments are those of `Study.run`.
         """
         self._check_same_data()
-        beside = [method for method in ON_TOP_OF_CNN if method in self.methods]
-        study = Study(
+        return self._study.run(report, go_on, ended, failed)
+
+    def runs(self) -> list[Run]:
+        """Return the runs of these methods and repeats that are in the file and were asked for as they are now."""
+        found = self._study.finished().values()
+        return [run for run in found if run.method in self.methods and run.seed in self.seeds]
+
+    @cached_property
+    def _study(self) -> Study:
+        return Study(
             {self.name: partial(_exhibited_parts, self.images, self.seeds[0])},
             self.methods,
             self.seeds,
             self.output,
             self.changes,
-            beside=beside,
+            beside=[method for method in ON_TOP_OF_CNN if method in self.methods],
             tuning_seed=self.seeds[0],
             by_repeat=True,
             jobs=self.jobs,
             scheduler=self.scheduler,
         )
-        return study.run(report, go_on, ended)
-
-    def runs(self) -> list[Run]:
-        """Return the runs of these methods and repeats that are in the file."""
-        found = read_runs(self.output).values()
-        return [run for run in found if run.method in self.methods and run.seed in self.seeds]
 
     def _check_same_data(self) -> None:
         runs = list(read_runs(self.output).values())
@@ -103,7 +113,7 @@ class Outcome:
     ----------
     comparison : Comparison
     runs : list of Run
-        All of them; `shared` are those of the repeats that every measured method has.
+        All of them; `shared` are those that the verdict is about.
     failures : list of str
         A sentence for each training that failed.
     command : str
@@ -115,15 +125,15 @@ class Outcome:
     failures: Sequence[str]
     command: str
 
-    @property
+    @cached_property
     def shared(self) -> list[Run]:
-        """The runs that the verdict is about."""
-        return shared_runs(self.runs)
+        """The runs that the verdict is about, every method in it with the same repeats; none if no two share one."""
+        return shared_runs(self.runs, self.comparison.methods)
 
-    @property
+    @cached_property
     def verdict(self) -> Verdict:
-        """The verdict on the shared runs."""
-        return judge(self.shared)
+        """The verdict on the shared runs, preliminary if some methods are not among them."""
+        return judge(self.shared, waiting=self.waiting, n_asked=len(self.comparison.seeds))
 
     @property
     def exhibit(self) -> tuple[Run, Exhibit] | None:
@@ -145,10 +155,10 @@ class Outcome:
             return None
 
     @property
-    def missing(self) -> list[str]:
-        """Methods that could run but have no run."""
-        measured = {run.method for run in self.runs}
-        return [method for method in self.comparison.methods if method not in measured]
+    def waiting(self) -> list[str]:
+        """Methods that could run but lack repeats that those in the verdict have."""
+        judged = {run.method for run in self.shared}
+        return [method for method in self.comparison.methods if method not in judged]
 
     @property
     def remarks(self) -> list[str]:
@@ -159,19 +169,25 @@ class Outcome:
                 "This was a quick look: few epochs, small images. Without --quick the methods can do better."
             )
         remarks += [f"A training failed: {failure}" for failure in self.failures]
-        if self.missing:
-            remarks.append(f"Not measured: {'; '.join(self.missing)}.")
-        n_repeats, n_asked = len({run.seed for run in self.shared}), len(self.comparison.seeds)
-        if n_repeats < n_asked:
-            remarks.append(
-                f"Complete repeats: {n_repeats} of {n_asked}, and only those count here. The same command goes on."
-            )
+        remarks += self._unfinished
         if self.comparison.data.found.groups_per_class is None:
             remarks.append(
                 "The images have no groups. If several come from one patient, slide or sheet, a column 'group' in a"
                 " table keeps them on one side; without it all test accuracies are too good."
             )
         return remarks
+
+    @property
+    def _unfinished(self) -> list[str]:
+        n_asked, n_complete = len(self.comparison.seeds), len(complete_repeats(self.runs, self.comparison.methods))
+        if n_complete == n_asked:
+            return []
+        complete = f"Complete repeats: {n_complete} of {n_asked}"
+        if not self.waiting:
+            return [f"{complete}, and only those count here. The same command goes on."]
+        counts = Counter(run.method for run in self.runs)
+        lacking = "; ".join(f"{method} has {counts[method]}" for method in self.waiting)
+        return [f"{complete}. Not in the verdict: {lacking}. The same command goes on."]
 
 
 def _exhibited_parts(images: ImageCollection, exhibited: int, seed: int) -> Parts:

@@ -118,6 +118,7 @@ def describe(fitted: Any, parts: Parts, seconds: float) -> dict[str, Any]:
         "cpu_seconds": round(seconds, 1),
         "n_weights": 0 if network is None else sum(weights.numel() for weights in network.parameters()),
         "settings": _settings(fitted),
+        "n_support_final": _n_support_final(fitted),
         **learning_figures(fitted),
         "exhibit": exhibit_of(fitted, parts),
     }
@@ -127,8 +128,15 @@ def _held_out(fitted: Any, parts: Parts) -> float | None:
     """Return the accuracy on validation images that the last SVM has not learnt from."""
     if isinstance(fitted, LMFCNClassifier) and isinstance(fitted.best_epoch_, list) and not fitted.settings_.refit:
         return _accuracy(fitted, parts.validation)  # of all classes, which the networks of one-vs-all know nothing of
-    score = validation_score(fitted)
-    return getattr(fitted, "held_out_score_", None) if score is None else score
+    held_out, of_epoch = getattr(fitted, "held_out_score_", None), validation_score(fitted)
+    # What the history of these tells is the accuracy of the CNN's linear layer, which they do without.
+    first, second = (held_out, of_epoch) if isinstance(fitted, CNNSVC) else (of_epoch, held_out)
+    return second if first is None else first
+
+
+def _n_support_final(fitted: Any) -> int | None:
+    """Return the number of support vectors of the SVM that predicts; None for a method that has none."""
+    return len(fitted.support_) if isinstance(fitted, LMFCNClassifier) else getattr(fitted, "n_support_", None)
 
 
 def _on_top_of(cnn: CNNClassifier, method: str, changes: Changes) -> CNNSVC:

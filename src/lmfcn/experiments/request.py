@@ -1,8 +1,8 @@
 """What a user asks of a comparison, and how it becomes one."""
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from lmfcn.data.collections import ImageCollection
@@ -10,7 +10,7 @@ from lmfcn.data.framing import Color
 from lmfcn.experiments.comparing import Comparison
 from lmfcn.experiments.measuring import CHANGES, Changes
 from lmfcn.experiments.own_data import look_at, open_images
-from lmfcn.experiments.selection import DEFAULT_METHODS, QUICK_CHANGES, able_methods, choose_methods
+from lmfcn.experiments.selection import DEFAULT_METHODS, QUICK_CHANGES, WEIGHT_OPTIONS, able_methods, choose_methods
 
 REPEATS, QUICK_REPEATS, QUICK_SIZE = 5, 3, 64
 
@@ -42,6 +42,8 @@ class Request:
         Runs at the same time on this machine.
     scheduler : str or None
         Address of a dask scheduler whose workers do the runs.
+    weights : mapping of paths
+        Files for pretrained networks, by method; these methods run too.
     """
 
     data: Path
@@ -55,6 +57,7 @@ class Request:
     quick: bool = False
     jobs: int = 1
     scheduler: str | None = None
+    weights: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def seeds(self) -> range:
@@ -67,6 +70,8 @@ class Request:
         words = ["lmfcn", "compare", str(self.data), "--output", str(self.output), "--repeats", str(len(self.seeds))]
         if tuple(self.methods) != DEFAULT_METHODS:
             words += ["--methods", ",".join(self.methods)]
+        for method, path in self.weights.items():
+            words += [WEIGHT_OPTIONS[method], str(path)]
         words += [] if self.size is None else ["--size", str(self.size)]
         words += [] if self.color == "keep" else ["--color", self.color]
         words += [] if self.seed == 0 else ["--seed", str(self.seed)]
@@ -87,16 +92,30 @@ def prepare(request: Request, changes: Changes | None = None, *, verbose: bool =
     verbose : bool, default=False
         Show a progress bar while the images are read.
     """
-    methods = choose_methods(request.methods)
+    methods = choose_methods([*request.methods, *request.weights])
+    weights = _weights(request)
     images = _images(request)
     data = look_at(images, request.seeds, verbose=verbose)
     if changes is None:
         changes = QUICK_CHANGES if request.quick else CHANGES
+    changes = {**changes, **{method: {**changes.get(method, {}), "weights": path} for method, path in weights.items()}}
     able, left_out = able_methods(methods, images, changes)
-    name = request.data.resolve().stem + (", quick" if request.quick else "")
+    name = _name(request.data.resolve()) + (", quick" if request.quick else "")
     output = request.output / "runs.jsonl"
     options = (request.quick, request.jobs, request.scheduler)
     return Comparison(name, images, data, able, left_out, request.seeds, output, changes, *options)
+
+
+def _weights(request: Request) -> dict[str, str]:
+    """Return the files of weights as any process finds them."""
+    for path in request.weights.values():
+        if not path.is_file():
+            raise ValueError(f"{path} must be a file of weights, but there is none of that name.")
+    return {method: str(path.resolve()) for method, path in request.weights.items()}
+
+
+def _name(data: Path) -> str:
+    return data.name if data.is_dir() else data.stem
 
 
 def _images(request: Request) -> ImageCollection:

@@ -15,7 +15,7 @@ from lmfcn.files import write_text
 _COLUMNS = (
     *("task", "method", "seed", "test_balanced_accuracy", "validation_balanced_accuracy", "train_balanced_accuracy"),
     *("n_train", "n_validation", "n_test", "cpu_seconds", "cpu_seconds_with_tuning", "n_weights", "epochs"),
-    *("best_epoch", "n_backpropagated", "n_support_first", "n_support_kept", "split"),
+    *("best_epoch", "n_backpropagated", "n_support_first", "n_support_kept", "n_support_final", "split"),
 )
 
 RIVAL_HEADINGS = ("by", "95 % interval", "p, Holm's correction", "more than chance")

@@ -41,7 +41,7 @@ class Run:
     n_backpropagated : int or None
         Images that went through a network backwards, each as often as it did.
     n_support_first, n_support_kept, n_support_last : int or None
-        Support vectors of the untrained network, of the kept and of the last epoch.
+        Support vectors of the SVM that training asks: of the untrained network, of the kept and of the last epoch.
     validation_by_epoch, seconds_by_epoch : lists of float, or None
         Validation accuracy of every epoch, and seconds by the clock from the start of training until it was known.
     seconds_to_best : float or None
@@ -54,6 +54,8 @@ class Run:
         Changes with the parameters that were asked for and the data; see `Study.digest`.
     n_support_by_epoch : list of int, or None
         Support vectors of every epoch.
+    n_support_final : int or None
+        Support vectors of the SVM that predicts; if it learnt from validation images too, some may be among those.
     classes : list of str, or None
         Names of the classes, in the order of their numbers.
     test_classes, predicted_classes, confidences : lists, or None
@@ -92,6 +94,7 @@ class Run:
     machine: dict[str, Any] = field(default_factory=dict)
     digest: str | None = None
     n_support_by_epoch: list[int] | None = None
+    n_support_final: int | None = None
     classes: list[str] | None = None
     test_classes: list[int] | None = None
     predicted_classes: list[int] | None = None

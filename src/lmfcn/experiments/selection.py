@@ -2,9 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from lmfcn.baselines.able import check_able
 from lmfcn.data.collections import ImageCollection
 from lmfcn.experiments.measuring import CHANGES, METHODS, Changes
+
+WEIGHT_OPTIONS = {"ResNet18": "--resnet18-weights", "InceptionV3": "--inception-weights"}
 
 DEFAULT_METHODS = ("LMFCN", "LMFCN, untrained", "CNN-CE", "CNN + SVM", "GLCM", "LBP", "PFTAS", "random-fcn")
 
@@ -54,8 +58,8 @@ def able_methods(
 ) -> tuple[list[str], dict[str, str]]:
     """Return the methods that can run here on these images, and for each of the others the reason why not."""
     channels, pixels = images.form()
-    smallest_side, left_out = int(images.sizes().min()), {}
-    for method in methods:
+    smallest_side, left_out = int(images.sizes().min()), _idle_methods(methods, images, changes)
+    for method in (name for name in methods if name not in left_out):
         estimator = METHODS[method]().set_params(**changes.get(method, {}))
         try:
             check_able(estimator, channels, pixels, smallest_side)
@@ -65,6 +69,18 @@ def able_methods(
     if not able:
         raise ValueError(f"None of the methods can run: {'; '.join(left_out.values())}")
     return able, left_out
+
+
+def _idle_methods(methods: Sequence[str], images: ImageCollection, changes: Changes) -> dict[str, str]:
+    """Return the reasons of those that lack their weights, or would be the same as another."""
+    reasons = {
+        method: f"its weights were not given ({WEIGHT_OPTIONS[method]} FILE)."
+        for method in methods
+        if method in WEIGHT_OPTIONS and "weights" not in changes.get(method, {})
+    }
+    if {"CNN multiclass", "CNN-CE"} <= set(methods) and len(np.unique(np.asarray(images.labels))) == 2:
+        reasons["CNN multiclass"] = "with two classes it is the same network as CNN-CE."
+    return reasons
 
 
 def _divided_at_commas(names: Iterable[str], known: Mapping[str, str]) -> list[str]:

@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import t as student
+
+_DIGITS = 12
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,12 @@ def summarize(values: Sequence[float]) -> Summary:
 
 
 def paired_difference(
-    ours: Sequence[float], theirs: Sequence[float], *, confidence: float = 0.95, test_to_train: float = 0.0
+    ours: Sequence[float],
+    theirs: Sequence[float],
+    *,
+    confidence: float = 0.95,
+    test_to_train: float = 0.0,
+    resolution: float = 0.0,
 ) -> Difference:
     """Return the mean of ours minus theirs with Student's confidence interval.
 
@@ -60,6 +67,9 @@ def paired_difference(
         Above 0, the interval is that of the corrected resampled t-test (Nadeau and Bengio, 2003): divisions of one
         set of images overlap, so their results are not independent, and the variance of the mean is
         (1/n + test images / training images) times that of the differences, not 1/n times.
+    resolution : float, default=0
+        The largest step that one test image can make in a result. Differences are taken to vary by at least that: a
+        few small test sets may give the same difference by accident, and are no certainty.
 
     Examples
     --------
@@ -72,7 +82,7 @@ def paired_difference(
         raise ValueError(f"confidence {confidence} must be inside 0 and 1, test_to_train {test_to_train} at least 0.")
     if found.deviation is None:
         return Difference(found.mean, -math.inf, math.inf, 1)
-    error = found.deviation * math.sqrt(1 / found.n + test_to_train)
+    error = max(found.deviation, resolution) * math.sqrt(1 / found.n + test_to_train)
     reach = float(student.ppf((1 + confidence) / 2, found.n - 1)) * error
     return Difference(found.mean, found.mean - reach, found.mean + reach, found.n)
 
@@ -85,11 +95,8 @@ def paired_p_value(
     Parameters
     ----------
     ours, theirs : sequences of float (n,)
-    test_to_train : float, default=0
+    test_to_train, resolution : float, default=0
         As in `paired_difference`.
-    resolution : float, default=0
-        The smallest step that a result can make, such as one test image. Differences are taken to vary by at least
-        that: a few small test sets may give the same difference by accident, and are no certainty.
 
     Examples
     --------
@@ -119,7 +126,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _summarize_pairs(ours: Sequence[float], theirs: Sequence[float]) -> Summary:
-    """Return mean and deviation of the differences."""
+    """Return mean and deviation of the differences; equal means differ by zero, not by what a sum leaves over."""
     if len(ours) != len(theirs) or len(ours) == 0:
         raise ValueError(f"Paired values must be equally many and at least one, got {len(ours)} and {len(theirs)}.")
-    return summarize(np.subtract(ours, theirs).tolist())
+    found = summarize(np.subtract(ours, theirs).tolist())
+    return replace(found, mean=round(found.mean, _DIGITS) + 0.0)  # the sum makes 0 of -0

@@ -99,11 +99,18 @@ class Study:
     scheduler: str | None = None
     threads: int = 1
 
-    def run(self, report: Report, go_on: GoOn = lambda _: True, ended: Ended = lambda _: None) -> list[str]:
+    def run(
+        self,
+        report: Report,
+        go_on: GoOn = lambda _: True,
+        ended: Ended = lambda _: None,
+        failed: Report | None = None,
+    ) -> list[str]:
         """Run every cell that is not in the file; report each, and return a sentence for each that failed.
 
         A failed cell is not written down, so that it is tried again the next time. `go_on` is told each cell before it
-        is run, and ends the study by returning False; `ended` is told each that is over.
+        is run, and ends the study by returning False; `ended` is told each that is over, and `failed` the sentences
+        about failures, which else go to `report`.
         """
         self._check_choices()
         self.output.parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +118,7 @@ class Study:
 
         def fail(cell: Cell, reason: Exception) -> None:
             failures.append(f"{cell.task}, {cell.method}, seed {cell.seed}: {reason}")
-            report(f"{failures[-1]} Going on with the next.")
+            (failed or report)(f"{failures[-1]} Going on with the next.")
 
         running: list[Cell] = []
         function = WithThreads(Measuring(self.tasks, self.changes), self.threads)

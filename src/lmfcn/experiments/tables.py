@@ -18,7 +18,8 @@ HEADINGS = (
     "kept of epochs",
     "cpu seconds",
     "images back-propagated",
-    "support vectors, first → kept",
+    "support vectors, first → kept epoch",
+    "support vectors, last SVM",
     "weights",
     "chosen",
 )
@@ -51,6 +52,7 @@ def row(runs: Sequence[Run]) -> list[str]:
         NOTHING
         if first.n_support_first is None
         else f"{_mean(runs, 'n_support_first', '.0f')} → {_mean(runs, 'n_support_kept', '.0f')}",
+        _mean(runs, "n_support_final", ".0f"),
         _mean(runs, "n_weights", ",.0f"),
         ", ".join(f"{name} {value}" for name, value in first.chosen.items()) or NOTHING,
     ]

@@ -1,7 +1,8 @@
 """Which method won, by how much, whether that is more than chance, and what it cost: in words for everybody."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 
@@ -19,6 +20,12 @@ CONFIDENCE = 0.95
 FEWEST_REPEATS, ENOUGH_REPEATS = 3, 5
 """With fewer than the first nothing is said about chance; with fewer than the second, more are advised."""
 
+_WORTH_TELLING = 1.5
+"""Times below this factor are practically the same."""
+
+_SHORTEST = 0.1
+"""Seconds: runs are not timed any finer."""
+
 
 @dataclass(frozen=True)
 class Rival:
@@ -34,7 +41,8 @@ class Rival:
     behind : Difference
         The winner's test accuracies minus its own, with the interval of the corrected resampled t-test.
     p_value : float
-        Of the same test, after Holm's correction for all comparisons with the winner.
+        Of the same test, after Holm's correction for all pairs of methods: who wins is known only from these results,
+        so that every pair might have been the one that is looked at.
     """
 
     method: str
@@ -55,12 +63,18 @@ class Verdict:
     score : Summary
     seconds : float
     rivals : tuple of Rival
+    waiting : tuple of str
+        Methods that are not in it, because they lack repeats that the others have.
+    n_asked : int
+        Repeats that were asked for; 0 if that is not known.
     """
 
     winner: str
     score: Summary
     seconds: float
     rivals: tuple[Rival, ...]
+    waiting: tuple[str, ...] = ()
+    n_asked: int = 0
 
     @property
     def n_repeats(self) -> int:
@@ -75,26 +89,24 @@ class Verdict:
 
     @property
     def sentences(self) -> list[str]:
-        """The verdict in two to four sentences."""
+        """The verdict in two to five sentences."""
         if not self.rivals:
-            return [f"Only {self.winner} was measured: test balanced accuracy {_score(self.score)}."]
-        return [_lead(self), _chance(self), *_cost(self), *_advice(self)]
+            only = "Preliminary: only" if self.waiting else "Only"
+            return [f"{only} {self.winner} was measured, with test balanced accuracy {_score(self.score)}."]
+        return [*_preliminary(self), _lead(self), _chance(self), *_cost(self), *_advice(self)]
 
 
-def shared_runs(runs: Collection[Run]) -> list[Run]:
-    """Return the runs of those seeds that every method has, so that no method is judged by easier divisions."""
-    seeds = [{run.seed for run in runs if run.method == method} for method in {run.method for run in runs}]
-    common = set.intersection(*seeds) if seeds else set()
-    return [run for run in runs if run.seed in common]
-
-
-def judge(runs: Collection[Run]) -> Verdict:
+def judge(runs: Collection[Run], *, waiting: Sequence[str] = (), n_asked: int = 0) -> Verdict:
     """Compare all methods of one task with the best of them.
 
     Parameters
     ----------
     runs : collection of Run
         Of one task, every method with the same seeds; see `shared_runs`.
+    waiting : sequence of str
+        Methods that the verdict will be about too when they have these seeds.
+    n_asked : int, default=0
+        Repeats that were asked for.
 
     Raises
     ------
@@ -107,9 +119,10 @@ def judge(runs: Collection[Run]) -> Verdict:
     tied = [method for method, mean in means.items() if mean == best]
     winner = min(tied, key=lambda method: _seconds(by_method[method]))
     others = sorted((method for method in by_method if method != winner), key=lambda method: -means[method])
-    p_values = holm([_p_value(by_method[winner], by_method[method]) for method in others])
-    rivals = [_rival(by_method[winner], by_method[method], p) for method, p in zip(others, p_values, strict=True)]
-    return Verdict(winner, summarize(_tests(by_method[winner])), _seconds(by_method[winner]), tuple(rivals))
+    p_values = _p_values(by_method)
+    rivals = [_rival(by_method[winner], by_method[method], p_values[frozenset({winner, method})]) for method in others]
+    score, seconds = summarize(_tests(by_method[winner])), _seconds(by_method[winner])
+    return Verdict(winner, score, seconds, tuple(rivals), tuple(waiting), n_asked)
 
 
 def _by_method(runs: Collection[Run]) -> dict[str, list[Run]]:
@@ -117,7 +130,7 @@ def _by_method(runs: Collection[Run]) -> dict[str, list[Run]]:
     for run in sorted(runs, key=lambda run: run.seed):
         by_method.setdefault(run.method, []).append(run)
     if not by_method:
-        raise ValueError("There is no run to judge.")
+        raise ValueError("There is no run to judge: no repeat is complete yet.")
     divisions = {tuple((run.seed, run.split) for run in mine) for mine in by_method.values()}
     if len(divisions) > 1:
         raise ValueError("The methods must have been measured on the same divisions of the same images.")
@@ -125,13 +138,37 @@ def _by_method(runs: Collection[Run]) -> dict[str, list[Run]]:
 
 
 def _rival(winner: Sequence[Run], runs: Sequence[Run], p_value: float) -> Rival:
-    behind = paired_difference(_tests(winner), _tests(runs), confidence=CONFIDENCE, test_to_train=_overlap(winner))
+    behind = paired_difference(
+        _tests(winner),
+        _tests(runs),
+        confidence=CONFIDENCE,
+        test_to_train=_overlap(winner),
+        resolution=_resolution(winner),
+    )
     return Rival(runs[0].method, summarize(_tests(runs)), _seconds(runs), behind, p_value)
 
 
-def _p_value(winner: Sequence[Run], runs: Sequence[Run]) -> float:
-    resolution = 1 / float(np.mean([run.n_test for run in winner]))
-    return paired_p_value(_tests(winner), _tests(runs), test_to_train=_overlap(winner), resolution=resolution)
+def _p_values(by_method: Mapping[str, Sequence[Run]]) -> dict[frozenset[str], float]:
+    """Return the p-value of every pair of methods, corrected for the number of all pairs."""
+    pairs = list(combinations(by_method, 2))
+    found = [_p_value(by_method[one], by_method[other]) for one, other in pairs]
+    return {frozenset(pair): p_value for pair, p_value in zip(pairs, holm(found), strict=True)}
+
+
+def _p_value(ours: Sequence[Run], theirs: Sequence[Run]) -> float:
+    return paired_p_value(_tests(ours), _tests(theirs), test_to_train=_overlap(ours), resolution=_resolution(ours))
+
+
+def _resolution(runs: Sequence[Run]) -> float:
+    """Return the largest step that one test image can make in the balanced accuracy of one division."""
+    return max(_largest_step(run) for run in runs)
+
+
+def _largest_step(run: Run) -> float:
+    if not run.test_classes:
+        return 1 / run.n_test  # a line of an older version; right for classes of the same size
+    _, counts = np.unique(run.test_classes, return_counts=True)
+    return 1 / float(len(counts) * counts.min())
 
 
 def _overlap(runs: Sequence[Run]) -> float:
@@ -151,25 +188,36 @@ def _seconds(runs: Sequence[Run]) -> float:
     return float(np.mean([run.cpu_seconds for run in runs]))
 
 
+def _preliminary(verdict: Verdict) -> list[str]:
+    if not verdict.waiting:
+        return []
+    judged = [verdict.winner, *(rival.method for rival in verdict.rivals)]
+    return [f"This is preliminary, about {_list(judged, 'and')} alone; not in it: {'; '.join(verdict.waiting)}."]
+
+
 def _lead(verdict: Verdict) -> str:
     following = verdict.rivals[0]
     start = f"{verdict.winner} has the best mean test balanced accuracy, {_score(verdict.score)}"
-    if f"{verdict.score.mean:.3f}" == f"{following.score.mean:.3f}":
+    if _is_tie(verdict):
         return f"{start}, practically the same as {following.method}."
     return f"{start}, {following.behind.mean:.3f} ahead of {following.method} with {following.score.mean:.3f}."
+
+
+def _is_tie(verdict: Verdict) -> bool:
+    """Tell whether the two best look the same in every table."""
+    return f"{verdict.score.mean:.3f}" == f"{verdict.rivals[0].score.mean:.3f}"
 
 
 def _chance(verdict: Verdict) -> str:
     n, level = verdict.n_repeats, [rival.method for rival in verdict.level_with]
     if n < FEWEST_REPEATS:
-        return f"{_repeats(n)} cannot tell whether that is more than chance."
+        return f"{_too_few(n)} to tell {'them apart' if _is_tie(verdict) else 'whether that is more than chance'}."
     if not level:
         rest = "the other method" if len(verdict.rivals) == 1 else f"each of the {len(verdict.rivals)} others"
         return f"Its lead over {rest} is more than chance explains."
-    if len(level) == len(verdict.rivals) and verdict.rivals[0].behind.mean == 0:
-        return f"It cannot be told apart from {_list(level, 'or')}."
     if len(level) == len(verdict.rivals):
-        return f"Chance alone may explain its lead: it cannot be told apart from {_list(level, 'or')}."
+        start = "It" if _is_tie(verdict) else "Chance alone may explain its lead: it"
+        return f"{start} cannot be told apart from {_list(level, 'or')}."
     n_worse = len(verdict.rivals) - len(level)
     worse = "the other one" if n_worse == 1 else f"the other {n_worse}"
     return (
@@ -180,18 +228,20 @@ def _chance(verdict: Verdict) -> str:
 
 def _cost(verdict: Verdict) -> list[str]:
     own = f"One fit of {verdict.winner} took {_duration(verdict.seconds)} of computing"
-    cheaper = [rival for rival in verdict.level_with if rival.seconds < verdict.seconds]
-    if not cheaper or verdict.n_repeats < FEWEST_REPEATS:
+    cheapest = min(verdict.level_with, key=lambda rival: rival.seconds, default=None)
+    if cheapest is None or verdict.n_repeats < FEWEST_REPEATS:
         return [f"{own}."]
-    cheapest = min(cheaper, key=lambda rival: rival.seconds)
-    factor = verdict.seconds / max(cheapest.seconds, 0.1)
+    factor = verdict.seconds / max(cheapest.seconds, _SHORTEST)
+    if factor < _WORTH_TELLING:
+        return [f"{own}."]
     times = f"{factor:.1f}" if factor < 10 else f"{factor:.0f}"
-    theirs = f"{_duration(cheapest.seconds)} of {cheapest.method}"
-    return [f"{own}, {times} times the {theirs}, the cheapest that cannot be told apart from it."]
+    theirs = f"{cheapest.method} ({_duration(cheapest.seconds)})"
+    return [f"{own}, {times} times as long as {theirs}, the cheapest that cannot be told apart from it."]
 
 
 def _advice(verdict: Verdict) -> list[str]:
-    if not verdict.level_with or verdict.n_repeats >= ENOUGH_REPEATS:
+    unfinished = verdict.waiting or verdict.n_repeats < verdict.n_asked
+    if unfinished or not verdict.level_with or verdict.n_repeats >= ENOUGH_REPEATS:
         return []
     return [f"More repeats (--repeats {2 * ENOUGH_REPEATS}) can show more; those that are done are kept."]
 
@@ -202,14 +252,16 @@ def _score(score: Summary) -> str:
     return f"{score.mean:.3f} (± {score.deviation:.3f} over {score.n} repeats)"
 
 
-def _repeats(n: int) -> str:
-    return "A single repeat" if n == 1 else f"{n} repeats"
+def _too_few(n: int) -> str:
+    return "A single repeat is too little" if n == 1 else f"{n} repeats are too few"
 
 
 def _duration(seconds: float) -> str:
+    if seconds < _SHORTEST:
+        return f"less than {_SHORTEST} s"
     if seconds < 90:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min"
+    return f"{seconds / 60:.1f} min" if seconds < 600 else f"{seconds / 60:.0f} min"
 
 
 def _list(names: Sequence[str], last: str) -> str:

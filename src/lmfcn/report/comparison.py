@@ -46,6 +46,7 @@ def write_comparison_report(outcome: Outcome, path: Path) -> None:
         "command": outcome.command,
         "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
         "versions": outcome.shared[0].versions,
+        "machines": _machines(outcome.shared),
     }
     write_page(path, "comparison.html", content)
 
@@ -64,6 +65,7 @@ def _results(outcome: Outcome, methods: Sequence[str]) -> dict[str, Any]:
         "rows": [(method, _in_order(row(runs_of(shared, method)))) for method in methods],
         "rival_headings": RIVAL_HEADINGS,
         "rivals": rival_rows(verdict),
+        "several_networks": [method for method in methods if _has_several_networks(runs_of(shared, method))],
         "strips": as_svg(strip_plot(scores)),
     }
 
@@ -82,8 +84,13 @@ def _training(runs: Sequence[Run], methods: Sequence[str]) -> dict[str, Any]:
         "curves": None if curves is None else as_svg(curves),
         "support": as_svg(support_curves(counts, kept)) if counts else None,
         "support_words": "; ".join(f"{method}, {_course(lines)}" for method, lines in counts.items()),
+        "support_summed": any(_has_several_networks(mine) for mine in with_support.values()),
         "n_drawn": len(drawn),
     }
+
+
+def _has_several_networks(runs: Sequence[Run]) -> bool:
+    return any(isinstance(run.best_epoch, list) for run in runs)
 
 
 def _course(lines: Sequence[Sequence[int]]) -> str:
@@ -148,8 +155,17 @@ def _counted(title: str, counts: Counter[str]) -> tuple[str, str]:
     return title, shown + (f", and {more} more" if more > 0 else "")
 
 
+def _machines(runs: Sequence[Run]) -> list[str]:
+    """Return in words what the runs were computed on, which may be several machines of a cluster."""
+    known = (run.machine for run in runs if run.machine)
+    words = (", ".join(f"{name} {value}" for name, value in one.items() if value is not None) for one in known)
+    return list(dict.fromkeys(words))
+
+
 def _settings(run: Run) -> dict[str, str]:
     """Return the parameters of a method, those that only say how to run left out."""
     idle = ("verbose", "random_state", "device", "image_shape", "checkpoint_dir", "cache_dir", "n_jobs")
     settings: Mapping[str, Any] = run.settings
+    if settings.get("weights"):
+        settings = {**settings, "weights": Path(settings["weights"]).name}  # where it lies is the user's business
     return {name: str(value) for name, value in settings.items() if name not in idle and value is not None}

@@ -91,7 +91,7 @@ def support_curves(counts: Mapping[str, Sequence[Sequence[int]]], kept: Mapping[
             axes.plot(line, color=color, linewidth=1.3, alpha=0.8, label=None if repeat else method)
         for epoch, line in zip(kept.get(method, []), repeats, strict=False):
             axes.plot(epoch, line[epoch], "o", color=color, markeredgecolor=INK, markersize=6)
-    axes.set(xlabel="epoch", ylabel="support vectors")
+    axes.set(xlabel="epoch", ylabel="support vectors, epoch's SVM")
     axes.set_ylim(bottom=0)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     figure.legend(*axes.get_legend_handles_labels(), frameon=False, ncols=3, loc="outside upper center")
