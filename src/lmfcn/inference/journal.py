@@ -41,7 +41,8 @@ class Journal:
         self._output, self.path = Path(output), journal_path(output)
         self.n_before = self._n_added = 0
         self._digests: array[int] = array("Q")
-        self._folder, self._elsewhere = os.getcwd(), {}
+        self._folder = os.getcwd()
+        self._elsewhere: dict[str, str] = {}
         beginning = {"kind": KIND, "version": VERSION, "model": _file_digest(model)}
         beginning |= {"folder": self._folder, "paths": _all_absolute(self._folder, paths)}
         try:
