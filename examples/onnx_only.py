@@ -52,6 +52,11 @@ def read_image(path: str | Path) -> np.ndarray:
     """Read an image (height, width, channels) at its own depth: by Pillow, or an array from an .npy file."""
     if Path(path).suffix == ".npy":
         image = np.load(path, allow_pickle=False)
+        if image.ndim not in (2, 3):
+            raise ValueError(
+                f"must hold an array (height, width) or (height, width, channels), got shape {image.shape}"
+            )
+        image = image.astype(image.dtype.newbyteorder("="), copy=False)
     else:
         with Image.open(path) as picture:
             check_depth(path, picture)
@@ -129,8 +134,8 @@ def main(model_path: str, *image_paths: str) -> None:
     for path in image_paths:
         try:
             label, _, probabilities = model.predict(model.prepare(read_image(path)))
-        except (ValueError, OSError) as error:
-            sys.exit(f"{path}: {error}.")
+        except (ValueError, OSError, EOFError) as error:
+            sys.exit(f"{path}: {getattr(error, 'strerror', None) or error}.")  # without the number and the name again
         print(f"{path}\t{label}\t{probabilities.max():.4f}")
 
 

@@ -1,4 +1,5 @@
 import os
+import socket
 import sys
 import threading
 
@@ -129,8 +130,38 @@ def test_nobody_answers(monkeypatch):
         ConnectionError, match=r"No dask scheduler answers at tcp://127\.0\.0\.1:9 \(.*`dask scheduler`"
     ):
         as_completed(pieces.square, [1], scheduler="tcp://127.0.0.1:9")
-    with pytest.raises(ConnectionError, match="No dask scheduler answers at nowhere://"):
-        as_completed(pieces.square, [1], scheduler="nowhere://")
+
+
+def test_somebody_listens_who_is_no_scheduler(monkeypatch):
+    monkeypatch.setattr(cluster_module, "SECONDS_TO_ANSWER", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        address = f"tcp://127.0.0.1:{mute.getsockname()[1]}"
+        with pytest.raises(
+            ConnectionError, match=rf"No dask scheduler answers at {address} \(nothing came back for 0 s"
+        ):
+            as_completed(pieces.square, [1], scheduler=address)
+
+
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        (
+            "http://localhost:8787",
+            r"http://localhost:8787 looks like the dashboard's address; give the scheduler's, such",
+        ),
+        ("nonsense", r"must be like tcp://10\.0\.0\.1:8786, which `dask scheduler` prints, got 'nonsense'\."),
+        ("nowhere://here:8786", r"must be like .*, got 'nowhere://here:8786'\."),
+        ("tcp://localhost", r"must be like .*, got 'tcp://localhost'\."),
+        ("tcp://localhost:port", r"must be like .*, got 'tcp://localhost:port'\."),
+        ("tcp://:8786", r"must be like .*, got 'tcp://:8786'\."),
+        ("", r"must be like .*, got ''\."),
+    ],
+)
+def test_what_cannot_be_an_address_is_refused_at_once(address, sentence, monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(distributed, "Client", None)  # its remains would complain when they are collected
+    with pytest.raises(ValueError, match=sentence):
+        as_completed(pieces.square, [1], scheduler=address)
 
 
 def test_the_extra_is_missing(monkeypatch):

@@ -36,15 +36,19 @@ def progress_note(score: float | None, n_support: int | None = None) -> str:
 
 
 @contextmanager
-def item_progress(title: str, n_items: int, *, visible: bool) -> Iterator[Callable[[], None]]:
-    """Show a bar over `n_items` on standard error while the block runs, if `visible`; a plain line in log files."""
+def item_progress(title: str, n_items: int, *, n_before: int = 0, visible: bool) -> Iterator[Callable[[], None]]:
+    """Show a bar over `n_items` on standard error while the block runs, if `visible`.
+
+    Of these, `n_before` were done by an earlier run, so they tell nothing about how long the others take. Where a bar
+    cannot move, as in log files, there is a line at the start and then one every minute.
+    """
     console = Console(stderr=True)
     if visible and not (console.is_terminal or console.is_jupyter):
-        console.print(f"{title}: {n_items}", highlight=False, soft_wrap=True)
-        yield lambda: None
+        _print(console, f"{title}: {n_items}" if n_before == 0 else f"{title}: {n_before:,} of {n_items:,}")
+        yield _every_minute(console, lambda number, _: f"{title}: {n_before + number:,} of {n_items:,}")
         return
-    with Progress(console=console, disable=not visible) as bar:
-        task = bar.add_task(title, total=n_items)
+    with Progress(_title(), *Progress.get_default_columns()[1:], console=console, disable=not visible) as bar:
+        task = bar.add_task(title, total=n_items, completed=n_before)
         yield lambda: bar.advance(task)
 
 
@@ -52,7 +56,7 @@ def item_progress(title: str, n_items: int, *, visible: bool) -> Iterator[Callab
 def epoch_progress(title: str, n_epochs: int, *, visible: bool) -> Iterator[Advance]:
     """Show a bar over `n_epochs` on standard error while the block runs, if `visible`."""
     columns = (
-        TextColumn("{task.description}"),
+        _title(),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}"),
@@ -76,14 +80,14 @@ def count_progress(title: str, *, visible: bool) -> Iterator[Callable[[], None]]
     """
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        _title(),
         TextColumn("{task.completed:,.0f}"),
         _Speed(),
         TimeElapsedColumn(),
     )
     console = Console(stderr=True)
     if visible and not console.is_terminal:
-        yield _plain_counts(title, console)
+        yield _every_minute(console, lambda number, seconds: f"{title} {number:,}  {number / seconds:,.1f} a second")
         return
     with Progress(*columns, console=console, disable=not visible, transient=True) as bar:
         task = bar.add_task(title, total=None)
@@ -97,8 +101,17 @@ class _Speed(ProgressColumn):
         return Text("" if task.speed is None else f"{task.speed:,.1f} a second")
 
 
-def _plain_counts(title: str, console: Console) -> Callable[[], None]:
-    """Return what counts items, and says every minute how many there are."""
+def _title() -> TextColumn:
+    """Return a column that shows titles as they are; names of files may hold what looks like markup."""
+    return TextColumn("{task.description}", markup=False)
+
+
+def _print(console: Console, line: str) -> None:
+    console.print(line, highlight=False, soft_wrap=True, markup=False, emoji=False)
+
+
+def _every_minute(console: Console, line: Callable[[int, float], str]) -> Callable[[], None]:
+    """Return what counts items, and every minute prints a line made of their number and the seconds until then."""
     numbers, start = count(1), time.monotonic()
     told = start
 
@@ -107,8 +120,7 @@ def _plain_counts(title: str, console: Console) -> Callable[[], None]:
         number, now = next(numbers), time.monotonic()
         if now - told >= SECONDS_BETWEEN_LINES:
             told = now
-            speed = number / (now - start)
-            console.print(f"{title} {number:,}  {speed:,.1f} a second", highlight=False, soft_wrap=True)
+            _print(console, line(number, now - start))
 
     return advance
 
@@ -118,6 +130,6 @@ def _plain_lines(title: str, n_epochs: int, console: Console) -> Advance:
     numbers = count(1)
 
     def advance(note: str) -> None:
-        console.print(f"{title} {next(numbers)}/{n_epochs}  {note}".rstrip(), highlight=False, soft_wrap=True)
+        _print(console, f"{title} {next(numbers)}/{n_epochs}  {note}".rstrip())
 
     return advance

@@ -1,5 +1,8 @@
 """`lmfcn predict` with several processes or machines, stopped and resumed, and as Parquet."""
 
+import errno
+import os
+import shutil
 import sys
 import threading
 import time
@@ -90,16 +93,77 @@ def test_files_that_nobody_survives_are_named_and_tried_again(command, model, tr
     with monkeypatch.context() as patched:
         patched.setattr(streaming, "as_completed", lose)
         code, _, said = command("predict", model, trees, "-o", "rows.csv", "-j", "2")
-    assert code == 1
+    assert code == 2
     assert said.count("could not be predicted: 3 processes died while they worked on 20 files from") == 20
-    code, _, said = command("predict", model, trees, "-o", "again.csv", "--resume")
+    assert said.endswith("Error: Not a single image could be used; the reasons are above.\n")
+    assert list(tmp_path.iterdir()) == []
+    code, _, said = command("predict", model, trees, "-o", "rows.csv", "--resume")
     assert (code, said) == (0, "20 images predicted.\n")
-    assert [path.name for path in tmp_path.glob("again*")] == ["again.csv"]
-    code, _, said = command("predict", model, trees, "-o", "again.csv", "--resume")
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+    code, _, said = command("predict", model, trees, "-o", "rows.csv", "--resume")
     assert (code, said) == (
         0,
-        "again.csv is complete, nothing is left to resume; without --resume it is made anew.\n",
+        "rows.csv is complete, nothing is left to resume; without --resume it is made anew.\n",
     )
+
+
+def test_a_run_of_other_paths_is_not_resumed(command, model, tiles, trees, tmp_path):
+    command("predict", model, tiles, "-o", "rows.csv")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    code, _, said = command("predict", model, trees, "-o", "rows.csv", "--resume")
+    assert (code, said) == (
+        2,
+        f"Error: {tmp_path}/rows.csv.part holds predictions for other PATHS ({tiles}); resume with these, or leave"
+        " --resume out to begin anew.\n",
+    )
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_folder_spelled_otherwise_is_the_same(command, model, trees, tmp_path):
+    shutil.copytree(trees, tmp_path / "trees")
+    (tmp_path / "trees" / "bad.png").write_text("no image")
+    command("predict", model, "trees", "-o", "rows.csv")
+    (tmp_path / "trees" / "bad.png").write_bytes((trees / "bark" / "0.png").read_bytes())
+    code, _, said = command("predict", model, "./trees/", "-o", "rows.csv", "--resume")
+    assert (code, said) == (0, "1 image predicted, 20 were there before.\n")
+    paths = [line.split(",")[0] for line in (tmp_path / "rows.csv").read_text().splitlines()[1:]]
+    assert paths[-1] == "./trees/bad.png"
+    assert {path.split("/")[0] for path in paths[:-1]} == {"trees"}
+
+
+def test_a_folder_that_cannot_be_read_is_named_and_the_rest_predicted(command, model, trees, tmp_path, monkeypatch):
+    shutil.copytree(trees, tmp_path / "trees")
+    real = os.scandir
+
+    def scandir(folder="."):
+        if str(folder).endswith("bark"):
+            raise PermissionError(errno.EACCES, "Permission denied", folder)
+        return real(folder)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "scandir", scandir)
+        code, _, said = command("predict", model, "trees", "-o", "rows.csv")
+    assert code == 1
+    assert said.splitlines() == [
+        "trees/bark: cannot be read (Permission denied)",
+        "10 images predicted, 1 folder could not be read. The same command with --resume tries these again.",
+    ]
+    code, _, said = command("predict", model, "trees", "-o", "rows.csv", "--resume")
+    assert (code, said) == (0, "10 images predicted, 10 were there before.\n")
+    assert len((tmp_path / "rows.csv").read_text().splitlines()) == 21
+
+
+def test_another_command_that_writes_the_same_file_is_not_disturbed(command, model, trees, tmp_path):
+    pytest.importorskip("fcntl")
+    with Journal(tmp_path / "rows.csv", model, [str(trees)]) as journal:
+        journal.add("a.png", np.ones(2))
+        before = journal.path.read_bytes()
+        code, _, said = command("predict", model, trees, "-o", "rows.csv")
+        assert (code, said) == (
+            2,
+            "Error: Another lmfcn predict is writing rows.csv; wait until it has ended, or give another -o FILE.\n",
+        )
+        assert journal.path.read_bytes() == before
 
 
 def test_parquet_comes_back_as_it_was(command, model, trees, tmp_path):

@@ -97,6 +97,18 @@ def test_nothing_is_left_half_written(command, model, trees, tmp_path, monkeypat
     assert (tmp_path / "rows.csv").read_text() == "before"
 
 
+@pytest.mark.parametrize("place", [(), ("-o", "rows.csv")])
+def test_if_not_a_single_image_could_be_used_nothing_is_left(command, model, tmp_path, place):
+    code, told, said = command("predict", model, "nothere.png", "nor this.png", *place)
+    assert (code, told) == (2, "")
+    assert said.splitlines() == [
+        "nothere.png: does not exist",
+        "nor this.png: does not exist",
+        "Error: Not a single image could be used; the reasons are above.",
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

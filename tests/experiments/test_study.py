@@ -199,7 +199,7 @@ def test_threads_and_weights_are_passed_on(command, tmp_path, monkeypatch, capsy
         (["--seeds", "one"], "invalid int value: 'one' (--help lists the options)."),
         (["--seeds", "-1"], "--seeds"),
         (["--jobs", "0"], "--jobs must be at least 1, got 0."),
-        (["--scheduler", "nowhere://", "--methods", "LBP"], "No dask scheduler answers at nowhere://"),
+        (["--scheduler", "nowhere://", "--methods", "LBP"], "which `dask scheduler` prints, got 'nowhere://'"),
         (["--threads", "0"], "--threads must be at least 1, got 0."),
         (["--table"], "does not exist; without --table the runs are measured."),
         (["--methods", "ResNet18"], "weights is missing"),

@@ -94,6 +94,9 @@ def test_it_prints_a_line_per_image(files, cases, example, capsys, models):
 def test_images_that_do_not_fit_are_refused_with_a_reason(files, example, pictures, tmp_path):
     np.save(tmp_path / "five.npy", np.zeros((20, 20, 5)))
     np.save(tmp_path / "small.npy", np.zeros((20, 7, 6)))
+    np.save(tmp_path / "line.npy", np.zeros(20))
+    np.save(tmp_path / "many.npy", np.zeros((2, 20, 20, 6)))
+    (tmp_path / "empty.npy").write_bytes(b"")
     (tmp_path / "text.png").write_text("no picture")
     Image.fromarray(np.zeros((9, 9), np.uint8)).save(tmp_path / "small.png")
     for name, path, message in (
@@ -102,10 +105,23 @@ def test_images_that_do_not_fit_are_refused_with_a_reason(files, example, pictur
         ("one-vs-all, 16-bit", pictures / "grey.png", "1 channel.s. of uint8, but the model takes 1 .* of uint16"),
         ("two, grey", tmp_path / "small.png", "is too small to cut out 24x20 pixels"),
         ("two, grey", tmp_path / "text.png", "cannot identify image file"),
-        ("two, grey", tmp_path / "nothing.png", "No such file"),
+        ("two, grey", tmp_path / "nothing.png", r"/nothing\.png: No such file or directory\.$"),
+        ("boolean, 6-channel", tmp_path / "nothing.npy", r"/nothing\.npy: No such file or directory\.$"),
+        ("boolean, 6-channel", tmp_path / "empty.npy", "No data left in file"),
+        ("boolean, 6-channel", tmp_path / "line.npy", r"must hold an array .height, width. or .*, got shape \(20,\)"),
+        ("boolean, 6-channel", tmp_path / "many.npy", r"must hold an array .*, got shape \(2, 20, 20, 6\)"),
     ):
         with pytest.raises(SystemExit, match=message):
             example["main"](files[name][0], path)
+
+
+def test_the_order_of_bytes_in_a_file_does_not_matter(files, example, tmp_path, capsys):
+    image = np.random.default_rng(0).integers(0, 65536, (40, 40), dtype=np.uint16)
+    for order in "<>":
+        np.save(tmp_path / "image.npy", image.astype(f"{order}u2"))
+        example["main"](files["one-vs-all, 16-bit"][0], tmp_path / "image.npy")
+    one, other = capsys.readouterr().out.splitlines()
+    assert one == other
 
 
 def test_deep_colour_is_refused_because_pillow_would_cut_it(files, example, tmp_path):

@@ -1,3 +1,4 @@
+import shutil
 import tracemalloc
 from functools import partial
 from types import SimpleNamespace
@@ -93,7 +94,7 @@ def test_folders_are_walked_without_collecting_them(monkeypatch):
 
     monkeypatch.setattr(streaming.os, "scandir", lambda _: Endless())
     monkeypatch.setattr(streaming.os.path, "isdir", lambda _: True)
-    found = find_images(["folder"])
+    found = find_images(["folder"], print)
     assert [next(found) for _ in range(5)] == ["folder/a.png"] * 5
     assert len(taken) == 5
 
@@ -103,9 +104,22 @@ def test_what_is_found_in_folders(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     (tmp_path / "deep" / "loop").symlink_to(tmp_path)
-    found = list(find_images([str(tmp_path), "as it is.txt"]))
+    found = list(find_images([str(tmp_path), "as it is.txt"], print))
     assert sorted(found[:-1]) == [str(tmp_path / "a.png"), str(tmp_path / "deep" / "er" / "b.TIF")]
     assert found[-1] == "as it is.txt"
+
+
+def test_a_folder_that_goes_away_costs_only_its_own_images(tmp_path):
+    for name in ("one/a.png", "two/b.png"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text("")
+    told = []
+    found = find_images([str(tmp_path), "last.png"], lambda *problem: told.append(problem))
+    first = next(found)
+    gone = tmp_path / ("two" if first.endswith("a.png") else "one")
+    shutil.rmtree(gone)
+    assert list(found) == ["last.png"]
+    assert told == [(str(gone), "cannot be read (No such file or directory)")]
 
 
 def test_batches_come_in_order_and_others_wait_for_a_slow_one(monkeypatch):

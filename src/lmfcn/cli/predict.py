@@ -2,11 +2,11 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -60,8 +60,8 @@ def predict(
     """Predict the classes of images, a line each, in constant memory.
 
     Images are brought to the size and colour that the model was trained with. Files that cannot be used are named on
-    standard error and left out; the command then ends with code 1. With --jobs or --scheduler images are read where
-    they are predicted; rows keep the order of the files.
+    standard error and left out; the command then ends with code 1, or 2 if no image is left. With --jobs or --scheduler
+    images are read where they are predicted; rows keep the order of the files.
     """
     from lmfcn.cli.places import Printed, file_writer, is_complete, write_file
     from lmfcn.cli.rows import FORMATS, Judge, RowWriter
@@ -87,29 +87,44 @@ def predict(
         counts = run.fill(Printed(RowWriter(judge, chosen, proba=proba)))
     else:
         writer = file_writer(judge, chosen, proba=proba)
-        with _journal(output, model, teller, resume=resume) as journal:
+        with _journal(output, model, paths, teller, resume=resume) as journal:
             counts = run.fill(journal)
             write_file(output, journal, writer)
-            if not counts.bad:
+            if counts.all_good:
                 journal.remove()
-    if counts.bad or output is not None:
-        again = " The same command with --resume tries these again." if output is not None and counts.bad else ""
+    if output is not None or not counts.all_good:
+        again = "" if output is None or counts.all_good else " The same command with --resume tries these again."
         teller.note(counts.sentence + again)
-    raise typer.Exit(1 if counts.bad else 0)
+    raise typer.Exit(0 if counts.all_good else 1)
 
 
-class _Counts(NamedTuple):
-    """How many images came out well, or not, or were there before."""
+@dataclass
+class _Counts:
+    """How many images were there before, came out well, or not, and how many folders could not be read."""
 
-    good: int
-    bad: int
     before: int
+    good: int = 0
+    bad: int = 0
+    folders: int = 0
+
+    @property
+    def all_good(self) -> bool:
+        return self.bad == self.folders == 0
 
     @property
     def sentence(self) -> str:
-        bad = f", {self.bad:,} could not be used" if self.bad else ""
         before = f", {self.before:,} were there before" if self.before else ""
-        return f"{counted(self.good, 'image')} predicted{before}{bad}."
+        bad = f", {self.bad:,} could not be used" if self.bad else ""
+        folders = f", {counted(self.folders, 'folder')} could not be read" if self.folders else ""
+        return f"{counted(self.good, 'image')} predicted{before}{bad}{folders}."
+
+    def check(self) -> None:
+        """Refuse a run that has come to nothing."""
+        if self.before or self.good:
+            return
+        if self.all_good:
+            raise ValueError("No image was found; give images, folders that hold some, or paths on standard input.")
+        raise ValueError("Not a single image could be used; the reasons are above.")
 
 
 @dataclass(frozen=True)
@@ -126,26 +141,30 @@ class _Run:
         """Put what comes into a place, name what does not; return how many there were of both."""
         from lmfcn.progress import count_progress
 
-        n_good = n_bad = 0
+        counts = _Counts(place.n_before)
+
+        def pass_over(folder: str, reason: str) -> None:
+            typer.echo(f"{folder}: {reason}", err=True)
+            counts.folders += 1
+
         with count_progress("Predicting", visible=self.visible) as advance:
-            for row in self._rows(place):
+            for row in self._rows(place, pass_over):
                 if row.probabilities is None:
                     typer.echo(f"{row.path}: {row.error}", err=True)
-                    n_bad += 1
+                    counts.bad += 1
                 else:
                     place.add(row.path, row.probabilities)
-                    n_good += 1
+                    counts.good += 1
                 advance()
-        if n_good + n_bad + place.n_before == 0:
-            raise ValueError("No image was found; give images, folders that hold some, or paths on standard input.")
-        return _Counts(n_good, n_bad, place.n_before)
+        counts.check()
+        return counts
 
-    def _rows(self, place: "Place") -> "Iterator[FilePrediction]":
+    def _rows(self, place: "Place", pass_over: Callable[[str, str], None]) -> "Iterator[FilePrediction]":
         from lmfcn.distribution import WithThreads
         from lmfcn.inference.streaming import FilePredictor, find_images, stream_predictions
 
         predict = FilePredictor(self.model, os.getcwd())
-        paths = (path for path in find_images(_given(self.paths)) if path not in place)
+        paths = (path for path in find_images(_given(self.paths), pass_over) if path not in place)
         if self.jobs is None and self.scheduler is None:
             return stream_predictions(predict, paths)
         # Of one thread each, so that not a bit depends on how many there are, nor on their machines' cores.
@@ -153,11 +172,11 @@ class _Run:
 
 
 @contextmanager
-def _journal(output: Path, model: Path, teller: Teller, *, resume: bool) -> "Iterator[Journal]":
+def _journal(output: Path, model: Path, paths: list[str], teller: Teller, *, resume: bool) -> "Iterator[Journal]":
     """Open what survives when the block does not, and say so then."""
     from lmfcn.inference.journal import Journal
 
-    with Journal(output, model, resume=resume) as journal:
+    with Journal(output, model, paths, resume=resume) as journal:
         try:
             yield journal
         except BaseException:

@@ -1,9 +1,10 @@
 """Work on the machines of a running dask.distributed cluster."""
 
+import asyncio
 import pickle
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -95,12 +96,17 @@ class Cluster:
         return Outcome(argument, error=error.with_traceback(future.traceback()))
 
     def _connect(self) -> Any:
+        _check_address(self._address, self._distributed)
         try:
+            # A client that comes to nothing would wait again and print a traceback when it goes; so knock first.
+            with ThreadPoolExecutor(1) as other_thread:  # a notebook has a loop in this one
+                other_thread.submit(asyncio.run, _knock(self._address, self._distributed)).result()
             return self._distributed.Client(self._address, timeout=SECONDS_TO_ANSWER, set_as_default=False)
-        except (OSError, ValueError) as error:
+        except Exception as error:  # ways to connect have many kinds of their own
+            reason = str(error) or f"nothing came back for {SECONDS_TO_ANSWER:.0f} seconds"
             raise ConnectionError(
-                f"No dask scheduler answers at {self._address} ({error}); start one with `dask scheduler`, which prints"
-                " its address."
+                f"No dask scheduler answers at {self._address} ({reason}); start one with `dask scheduler`, which"
+                " prints its address."
             ) from error
 
     @contextmanager
@@ -163,6 +169,27 @@ def _packages() -> tuple[Any, Any]:
     except ImportError as error:
         raise ImportError(f"A cluster needs dask.distributed: pip install 'lmfcn[cluster]' ({error}).") from error
     return dask, distributed
+
+
+def _check_address(address: str, distributed: Any) -> None:
+    """Refuse what cannot be the address of a scheduler before anybody waits for an answer."""
+    example = "tcp://10.0.0.1:8786, which `dask scheduler` prints"
+    if address.startswith(("http://", "https://")):
+        raise ValueError(f"{address} looks like the dashboard's address; give the scheduler's, such as {example}.")
+    try:
+        host, _ = distributed.comm.get_address_host_port(address)
+    except ValueError:
+        host = ""
+    if not host:
+        raise ValueError(f"The address of a dask scheduler must be like {example}, got {address!r}.")
+
+
+async def _knock(address: str, distributed: Any) -> None:
+    """Connect and leave again; whatever happens, it is known in time, also if somebody listens and says nothing."""
+    options = distributed.Security().get_connection_args("client")
+    async with asyncio.timeout(SECONDS_TO_ANSWER):
+        connection = await distributed.comm.connect(address, timeout=SECONDS_TO_ANSWER, **options)
+    await connection.close()
 
 
 def _run(function: Callable[[Any], Any], argument: Any) -> Any:

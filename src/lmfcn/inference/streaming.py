@@ -36,19 +36,31 @@ class FilePrediction:
     error: str | None = None
 
 
-def find_images(paths: Iterable[str]) -> Iterator[str]:
+def find_images(paths: Iterable[str], unreadable: Callable[[str, str], None]) -> Iterator[str]:
     """Yield files as they are, and the images in folders at any depth, in the order of the file system.
 
     Nothing is collected, so a folder may hold millions of files. Images in folders are recognised by their ending;
     names that start with a dot are passed over, and links to folders are not followed.
+
+    Parameters
+    ----------
+    paths : iterable of str
+    unreadable : callable
+        Told the name of a folder that cannot be read, or not to its end, and the reason; the walk goes on.
     """
     for path in paths:
-        if not os.path.isdir(path):
+        if os.path.isdir(path):
+            yield from _images_within(path, unreadable)
+        else:
             yield path
-            continue
-        waiting = [path]
-        while waiting:
-            with os.scandir(waiting.pop()) as entries:
+
+
+def _images_within(folder: str, unreadable: Callable[[str, str], None]) -> Iterator[str]:
+    waiting = [folder]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as entries:
                 for entry in entries:
                     if entry.name.startswith("."):
                         continue
@@ -56,6 +68,8 @@ def find_images(paths: Iterable[str]) -> Iterator[str]:
                         waiting.append(entry.path)
                     elif os.path.splitext(entry.name)[1].lower() in IMAGE_ENDINGS:
                         yield entry.path
+        except OSError as error:
+            unreadable(folder, f"cannot be read ({error.strerror})")
 
 
 def stream_predictions(
