@@ -92,6 +92,13 @@ def test_several_runs_at_a_time_share_the_table(lmfcn, folder, monkeypatch, tmp_
     assert " ".join(places) in (tmp_path / "comparison" / "results.md").read_text()
 
 
+def test_an_address_that_is_none_leaves_no_folder(lmfcn, folder, tmp_path):
+    code, _, said = lmfcn(folder, *FAST, "--quiet", "--scheduler", "http://localhost:8787")
+    assert code == 2
+    assert "dashboard" in said
+    assert not (tmp_path / "comparison").exists()
+
+
 def test_the_time_budget_ends_it_with_what_is_there(lmfcn, folder, monkeypatch, tmp_path):
     clock = iter([0.0, 1.0, 2.0, 61.0])  # the start, and before each run
     # Only the command's clock: other threads look at the real one.

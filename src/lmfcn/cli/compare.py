@@ -73,8 +73,8 @@ def compare(
     )
     with made_folder(output):
         comparison = prepare(request, verbose=not quiet)
-    _tell_beforehand(comparison)
-    failures, stopped = _measure(comparison, time_budget, live=not quiet and Console().is_terminal)
+        _tell_beforehand(comparison)
+        failures, stopped = _measure(comparison, time_budget, live=not quiet and Console().is_terminal)
     outcome = Outcome(comparison, comparison.runs(), failures, request.command)
     _check_measured(outcome, stopped=stopped)
     write_results(outcome, output)
