@@ -206,7 +206,10 @@ def test_another_size_or_number_of_repetitions_is_said_everywhere(lmfcn, tmp_pat
             ["table2", "--only", "LBP"],
             "--only leaves no row of table 2; there are LMFCN; LMFCN, our defaults; CNN-CE; ",
         ),
-        (["table2", "table4", "figure1", "--only", "LMFCN-59"], "--only leaves no row of table 2 and 4; there are "),
+        (
+            ["table2", "table4", "figure1", "--only", "LMFCN-59"],
+            "--only leaves no row of table 2 and table 4; there are ",
+        ),
         (["table2", "--output", "taken"], "taken"),
     ],
 )

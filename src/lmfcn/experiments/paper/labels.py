@@ -40,8 +40,8 @@ def check_rows_left(rows: Sequence[Row], chosen: Collection[str]) -> None:
     """Refuse a choice of labels that leaves no row of the tables that were asked for."""
     labels = dict.fromkeys(row.label for row in rows)
     if labels and not any(label in chosen for label in labels):
-        tables = " and ".join(str(table) for table in sorted({row.printed.table for row in rows}))
-        raise ValueError(f"--only leaves no row of table {tables}; there are {_listed(labels)}.")
+        tables = " and ".join(f"table {table}" for table in sorted({row.printed.table for row in rows}))
+        raise ValueError(f"--only leaves no row of {tables}; there are {_listed(labels)}.")
 
 
 def _listed(labels: Collection[str]) -> str:
