@@ -7,6 +7,7 @@ from rich.console import Console
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.cli import main as commands
 from lmfcn.cli import reproduce as command
+from lmfcn.cli.bar import RunBar
 from lmfcn.experiments import studies
 from lmfcn.experiments.runs import Run, read_runs
 from published_trees import make_trees
@@ -50,7 +51,7 @@ def test_a_table_is_measured_printed_and_written(lmfcn, tmp_path):
     assert [part.strip() for part in row.strip("│").split("│")] == [
         *("Gaussian", "GLCM", "0.9527 ± 0.0191", "0.9000 ± 0.0000", "-0.0527", "-", "-")
     ]
-    assert "5 of 27 rows are measured." in told
+    assert "4 of the paper's 22 rows are measured, and 1 of our defaults." in told
     assert told.endswith("Report: reproduction/report.html\n")
     names = sorted(path.name for path in (tmp_path / "reproduction").iterdir())
     assert names == ["report.html", "runs.jsonl", "table3.csv", "table3.md", "table3.tex"]
@@ -88,12 +89,15 @@ def test_figures_are_drawn(lmfcn, tmp_path, monkeypatch):
 def test_a_terminal_gets_a_bar(lmfcn, monkeypatch):
     screen = io.StringIO()
     monkeypatch.setattr(command, "Console", lambda **_: Console(file=screen, force_terminal=True, width=120))
-    code, told, _ = lmfcn("table2", "--profile", "quick", "--size", "16", "--only", "CNN-CE")
+    begin, begun = RunBar.begin, []
+    monkeypatch.setattr(RunBar, "begin", lambda bar, cell: begun.append(cell.method) or begin(bar, cell))
+    code, told, _ = lmfcn("table2", "--profile", "quick", "--size", "16", "--only", "LMFCN, our defaults")
     assert code == 0
     assert "seed 0" not in told
     shown = screen.getvalue()
     assert "seed 1" in shown
     assert "2/2" in shown
+    assert begun == ["LMFCN, our defaults"] * 2
 
 
 def test_an_interrupt_leaves_tables_and_code_130(lmfcn, monkeypatch, tmp_path):
@@ -134,10 +138,54 @@ def test_without_the_extra_the_tables_are_there(lmfcn, monkeypatch, tmp_path):
     assert code == 0
     assert "pip install 'lmfcn[report]'" in told
     assert (tmp_path / "reproduction" / "table2.tex").exists()
+
+
+def test_figures_that_cannot_be_drawn_are_refused_before_anything_is_measured(lmfcn, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "lmfcn.report.paper_figures", None)
-    code, _, said = lmfcn("figure1", *QUICK)
-    assert code == 2
+    code, told, said = lmfcn("table3", "figure1", *QUICK)
+    assert (code, told) == (2, "")
     assert "pip install 'lmfcn[report]'" in said
+    assert not (tmp_path / "reproduction").exists()
+
+
+def test_tables_are_written_before_figures_are_drawn(lmfcn, monkeypatch, tmp_path):
+    def fail(*_, **__):
+        raise TrainingError("The latents collapsed.")
+
+    monkeypatch.setattr("lmfcn.report.paper_figures.draw_figures", fail)
+    code, told, said = lmfcn("table3", "figure1", *QUICK)
+    assert code == 2
+    assert "The latents collapsed." in said
+    assert "4 of the paper's 22 rows are measured" in told
+    assert (tmp_path / "reproduction" / "table3.md").exists()
+
+
+def test_rows_are_known_by_the_names_of_the_tables(lmfcn, tmp_path):
+    code, told, _ = lmfcn("table2", "table3", *QUICK, "--repeats", "1", "--only", "lmfcn,LMFCN-59")
+    assert code == 0
+    assert {(run.task, run.method) for run in read_runs(tmp_path / "reproduction" / "runs.jsonl").values()} == {
+        *(("Gaussian, quick", "LMFCN, paper's preset"), ("Gaussian, 59 dimensions, quick", "LMFCN, paper's preset"))
+    }  # names in the file stay what they were
+    assert "Gaussian, quick LMFCN  " in told
+    assert "Gaussian, 59 dimensions, quick LMFCN-59  " in told
+    assert "- LMFCN, our defaults is not run: left out by --only." in told
+    assert "preset" not in told
+
+
+def test_another_size_or_number_of_repetitions_is_said_everywhere(lmfcn, tmp_path):
+    warning = (
+        "This is not the full profile: images of 16 pixels instead of 128, 1 repetition instead of 5. Accuracies depend"
+        " on the size of images, so these say little about the paper's."
+    )
+    code, told, _ = lmfcn("table3", "--size", "16", "--repeats", "1", "--quiet", "--only", "LBP")
+    assert code == 0
+    assert told.startswith(f"- {warning}\n")
+    title = "Table 3: LMFCN and handcrafted features, images of 16 pixels, 1 repetition"
+    assert title in told
+    written = {ending: (tmp_path / "reproduction" / f"table3.{ending}").read_text() for ending in ("md", "tex", "csv")}
+    assert written["md"].startswith(f"# {title}\n\n**{warning}**")
+    assert warning in written["tex"]
+    assert '\n"full, images of 16 pixels, 1 repetition",BACH' in written["csv"]
 
 
 @pytest.mark.parametrize(
@@ -148,8 +196,20 @@ def test_without_the_extra_the_tables_are_there(lmfcn, monkeypatch, tmp_path):
         (["table2", "--bach", "nowhere"], "nowhere is not a folder. BACH (ICIAR 2018): Aresta"),
         (["table2", "--crc", "."], "is not a complete copy of CRC textures (Kather 2016): no images of tumor"),
         (["table2", "--resnet18-weights", "none.pth"], "none.pth must be a file of weights, but there is none of"),
-        (["table2", "--only", "SVM"], "There is no method 'svm'; there are LMFCN; "),
-        (["table2", "--only", "FV-CNN"], "--only must be one of "),
+        (
+            ["table2", "--only", "SVM"],
+            "--only must name rows of the tables, got 'svm'; there are LMFCN; LMFCN, our def",
+        ),
+        (["table2", "--only", "FV-CNN"], "LMFCN-59; LMFCN-162; GLCM; LBP; PFTAS; CNN."),
+        (["table2", "--only", ""], "--only names no row; there are LMFCN; LMFCN, our defaults; CNN-CE; "),
+        (
+            ["table2", "--only", "LBP"],
+            "--only leaves no row of table 2; there are LMFCN; LMFCN, our defaults; CNN-CE; ",
+        ),
+        (
+            ["table2", "table4", "figure1", "--only", "LMFCN-59"],
+            "--only leaves no row of table 2 and table 4; there are ",
+        ),
         (["table2", "--output", "taken"], "taken"),
     ],
 )

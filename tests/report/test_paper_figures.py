@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from lmfcn.experiments.paper.profiles import PROFILES
-from lmfcn.report import paper_figures_drawer
-from lmfcn.report.paper_figures import PICTURES, pictures_there
+from lmfcn.report import paper_figures, paper_figures_drawer
+from lmfcn.report.paper_figures import PICTURES, pictures_there, setting_told
 
 TINY = replace(PROFILES["quick"], n_gaussians=(10, 6, 6), size=16, figure_epochs=1)
 pytestmark = pytest.mark.filterwarnings("ignore:Training ended")
@@ -29,7 +29,33 @@ def test_every_picture_comes_as_svg_png_and_record(folder):
     assert told == {"latent_dim": 2, "sv_close": 5, "wr_close": 1, "sh_close": 0, "preset": "paper"}
     assert record["history"][0]["n_support"] > 0
     assert 0 <= record["test_balanced_accuracy"] <= 1
-    assert json.loads((folder / "figure1.json").read_text())["epoch_shown"] in (0, 1)
+    first = json.loads((folder / "figure1.json").read_text())
+    assert first["epoch_shown"] in (0, 1)
+    assert (first["parameters"]["preset"], first["parameters"]["sv_close"]) == ("paper", 3)
+    ours = json.loads((folder / "figure1-our-defaults.json").read_text())["parameters"]
+    assert ("preset" in ours, ours["sv_close"]) == (False, 3)
+
+
+@pytest.mark.parametrize("picture", [one for one in PICTURES if one.figure == "figure1"], ids=lambda one: one.file)
+def test_figure_1_draws_the_anchors_that_its_training_has(picture, monkeypatch, tmp_path):
+    asked = []
+
+    def anchor_figure(space, labels, limits, k):
+        asked.append(k)
+        return drawn(space, labels, limits, k)
+
+    drawn = paper_figures.anchor_figure
+    monkeypatch.setattr(paper_figures, "anchor_figure", anchor_figure)
+    monkeypatch.setattr(paper_figures, "PICTURES", [picture])
+    paper_figures.draw_figures(["figure1"], TINY, tmp_path)
+    assert asked == [picture.parameters(TINY)["sv_close"]] == [3]
+
+
+def test_another_size_is_said_in_the_picture(folder):
+    assert "Quick profile: not the paper's setting" in (folder / "figure3.svg").read_text()
+    smaller = replace(PROFILES["full"], size=16, repeats=1)
+    assert setting_told(smaller) == "Images of 16 pixels: not the paper's setting"
+    assert setting_told(replace(smaller, size=128)) == ""  # one training, however many repetitions
 
 
 def test_the_full_profile_trains_for_as_long_as_the_paper():

@@ -3,33 +3,29 @@ import re
 
 import pytest
 
+from lmfcn.experiments.paper import request
 from lmfcn.experiments.paper.outcome import Outcome
-from lmfcn.experiments.paper.profiles import QUICK_SENTENCE
 from lmfcn.experiments.paper.request import Request, prepare
-from lmfcn.experiments.runs import Run, append_run
 from lmfcn.report import reproduction_report_writer
 from lmfcn.report.paper_figures import PICTURES
 from lmfcn.report.paper_strips import paper_strips
+from published_trees import make_trees
+from some_reproduction import outcome_of
 
 
-def outcome_of(folder, profile="quick", **others):
-    reproduction = prepare(Request(["table2", "table3"], folder, profile, repeats=2, size=16, **others))
-    digests = {task: study.digest for study in reproduction.studies() for task in study.tasks}
-    for cell in reproduction.cells:
-        trained = {}
-        if "LMFCN" in cell.method or "CNN" in cell.method:
-            trained = {"epochs": 2, "best_epoch": 1, "validation_by_epoch": [0.5, 0.8, 0.7]}
-            trained["seconds_by_epoch"] = [0.1, 1.0, 2.0 + cell.seed]
-        more = {"split": "f00d", "versions": {"lmfcn": "0.1"}, "machine": {"cores": 2}, "settings": {"C<": 10}}
-        score = 0.99 if cell.method == "CNN-H" else 0.9
-        run = Run(*cell, 1.0, 0.9, score, 24, 8, 3.0, digest=digests[cell.task](cell), **more, **trained)
-        append_run(reproduction.output, run)
-    return Outcome(reproduction, ["figure1", "figure3"], ["Gaussian, LBP: <no>."], "lmfcn reproduce table2 & more")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("reproduction")
 
 
-@pytest.fixture
-def outcome(tmp_path):
-    return outcome_of(tmp_path)
+@pytest.fixture(scope="module")
+def outcome(folder):
+    return outcome_of(folder)
+
+
+@pytest.fixture(scope="module")
+def page(outcome, folder):
+    return page_of(outcome, folder)
 
 
 def page_of(outcome, folder):
@@ -37,40 +33,43 @@ def page_of(outcome, folder):
     return (folder / "report.html").read_text()
 
 
-def test_the_page_shows_all_rows_with_the_difference(outcome, tmp_path):
-    page = page_of(outcome, tmp_path)
-    rows = re.findall(r"<tr[^>]*><td>(.*?)</td>\n(.*?)</tr>", page, flags=re.DOTALL)
-    assert len([label for label, _ in rows if not label.startswith("Gaussian,")]) >= 30 + 27
-    (best,) = (entries for label, entries in rows if label == "CNN-H ★")
+def test_the_page_shows_all_rows_with_the_difference(page):
+    rows = re.findall(r'<tr[^>]*><th scope="row">(.*?)</th>\n(.*?)</tr>', page, flags=re.DOTALL)
+    assert len(rows) == 30 + 27
+    (best,) = (entries for label, entries in rows if label.startswith("CNN-H <span"))
     cells = [re.sub(r"<.*?>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", best)]
     assert cells[:3] == ["1.0000 ± 0.0000", "0.9900 ± 0.0000", "-0.0100"]
     assert cells[-3:] == ["56", "1", "2"]
     assert page.count("not run: the images were not given (--bach DIR)") == 2  # once a table
     assert "ResNet18 is not run: its weights were not given (--resnet18-weights FILE)." in page
-    assert 'ResNet18<span class="soft">not run</span>' in page
+    assert 'ResNet18<span class="soft why">not run</span>' in page
     assert "BACH is missing: the images were not given (--bach DIR)." in page
 
 
-def test_the_page_is_escaped_and_needs_nothing_else(outcome, tmp_path):
-    page = page_of(outcome, tmp_path)
+def test_the_page_is_escaped_and_needs_nothing_else(page):
     assert "lmfcn reproduce table2 &amp; more" in page
     assert "A training failed: Gaussian, LBP: &lt;no&gt;." in page
     assert "C&lt;" in page
     assert page.count("<summary>CNN-CE</summary>") == page.count("<summary>LBP</summary>") == 1
-    assert not re.findall(r'(?:src|href)="(?!data:)', page)
+    assert not re.findall(r'src="(?!data:)|href="(?!#)', page)
     assert page.count("<img") == page.count(' alt="')
     assert len(page) < 5_000_000
 
 
-def test_quick_is_said_in_every_section_and_full_nowhere(outcome, tmp_path):
-    page = page_of(outcome, tmp_path)
-    assert QUICK_SENTENCE.replace("'", "&#39;") in page
+def test_quick_is_said_in_every_section_and_full_nowhere(outcome, page, tmp_path):
+    assert outcome.reproduction.profile.warning.replace("'", "&#39;") in page
     headings = re.findall(r"<h2>(.*?)</h2>", page)
     silent = [heading for heading in headings if "(quick profile)" not in heading]
     assert silent == ["In short", "Parameters", "Run it again"]
-    (tmp_path / "full").mkdir()
-    full = page_of(outcome_of(tmp_path / "full", "full"), tmp_path / "full")
+    full = page_of(outcome_of(tmp_path, "full", repeats=5, size=None, only=["LBP"]), tmp_path)
     assert "quick" not in full
+    assert "not the full profile" not in full
+
+
+def test_another_setting_is_said_in_every_section(tmp_path):
+    page = page_of(outcome_of(tmp_path, "full", repeats=1, only=["LBP"]), tmp_path)
+    assert "This is not the full profile: images of 16 pixels instead of 128, 1 repetition instead of 5." in page
+    assert "<h2>Table 3: LMFCN and handcrafted features (images of 16 pixels, 1 repetition)</h2>" in page
 
 
 def test_figures_that_are_there_are_shown(outcome, tmp_path):
@@ -82,16 +81,19 @@ def test_figures_that_are_there_are_shown(outcome, tmp_path):
         record |= {"test_balanced_accuracy": 0.75, "parameters": {"epochs": 7}, "versions": {}, "machine": {}}
         (tmp_path / f"{picture.file}.json").write_text(json.dumps(record))
     page = page_of(outcome, tmp_path)
+    assert "Figure 1, the paper&#39;s preset (quick profile)" in page
     assert "Figure 1, our defaults (quick profile)" in page
     assert "Figure 3, the paper&#39;s preset (quick profile)" in page
-    assert "in epoch 3, split by the SVM" in page
+    assert "in epoch 3 of 7, split by the SVM" in page
+    assert page.count("vectors to the 3 nearest correctly classified images") == 2
+    assert page.count("two latent dimensions, 5 anchors per support vector") == 2
     assert "Kept epoch: 4, test balanced accuracy 0.750, 1.5 s." in page
 
 
 def test_a_page_of_nothing_is_a_page(tmp_path):
     reproduction = prepare(Request(["table4"], tmp_path, "full"))
     page = page_of(Outcome(reproduction, [], [], "lmfcn reproduce table4"), tmp_path)
-    assert "0 of 24 rows are measured." in page
+    assert "0 of the paper&#39;s 21 rows are measured." in page
 
 
 def test_strips_have_a_row_for_every_line(outcome):
@@ -99,3 +101,51 @@ def test_strips_have_a_row_for_every_line(outcome):
     (axes,) = paper_strips(lines).axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["Gaussian: LMFCN", "Gaussian: LMFCN, our defaults", "Gaussian: CNN-CE", "Gaussian: CNN-H"]
+
+
+def test_the_page_shows_what_the_runs_said_under_the_names_of_the_rows(page):
+    names = ["LMFCN", "LMFCN, our defaults", "CNN-CE", "CNN-H", "LMFCN-59", "GLCM", "LBP", "PFTAS"]
+    for kind in ("Confusion matrix", "Reliability diagram"):
+        assert re.findall(rf'alt="{kind} of (.*?): ', page) == names
+    # 16 answers in each of two repetitions.
+    assert len(re.findall(r"<figcaption>\d+ of 32 wrong: ", page)) == len(names)
+    assert "Number of support vectors on Gaussian, quick in every epoch" in page
+    courses = re.search(r"one line per repetition: (LMFCN, from .*?)\"", page)[1]
+    assert [course.rpartition(", from ")[0] for course in courses.split("; ")] == [
+        *("LMFCN", "LMFCN, our defaults", "LMFCN-59")
+    ]
+    assert "<summary>LMFCN-59</summary>" in page
+    assert "preset</summary>" not in page
+
+
+def test_runs_that_tell_no_answers_have_no_pictures_of_them(tmp_path):
+    outcome = outcome_of(tmp_path, only=["LBP"], n_test=0)
+    page = page_of(outcome, tmp_path)
+    assert 'id="confusions"' not in page
+    assert 'id="support"' not in page
+    assert "#calibration" not in page
+
+
+def test_the_leak_check_is_told(tmp_path):
+    crc = make_trees(tmp_path / "trees", side=20)["crc"]
+    page = page_of(outcome_of(tmp_path, what=["table3"], roots={"CRC": crc}, only=["LBP"]), tmp_path)
+    assert "<strong>Leak check.</strong> CRC, quick: none of its 4 slides is on two sides of a division.</li>" in page
+
+
+@pytest.mark.thorough
+def test_a_page_of_everything_stays_below_5_mb(tmp_path, monkeypatch):
+    monkeypatch.setattr(request, "check_able", lambda *_: None)  # which would read the weights
+    weights = tmp_path / "weights.pth"
+    weights.write_bytes(b"")
+    trees = make_trees(tmp_path / "trees", side=20)
+    everything = {
+        "what": ["all"],
+        "repeats": 5,
+        "n_test": 400,
+        "roots": {"BACH": trees["bach"], "BreaKHis": trees["breakhis"], "CRC": trees["crc"], "Salzburg": trees["stex"]},
+        "weights": {"ResNet18": weights, "InceptionV3": weights},
+    }
+    page = page_of(outcome_of(tmp_path, "full", **everything), tmp_path)
+    assert page.count("Number of support vectors on ") == 8
+    assert "Left out to keep this page small" in page
+    assert len(page) < 4_000_000  # the four figures take less than the rest of 5 MB

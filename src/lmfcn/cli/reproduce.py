@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from lmfcn.experiments.paper.outcome import Outcome
     from lmfcn.experiments.paper.profiles import Profile
     from lmfcn.experiments.paper.reproduction import Reproduction
+    from lmfcn.experiments.runs import Cell
 
 
 def reproduce(
@@ -34,7 +35,9 @@ def reproduce(
         int | None, Option(min=16, metavar="PIXELS", help="Side of all images: 128, or 32 if quick.")
     ] = None,
     repeats: Annotated[int | None, Option(min=1, help="Repetitions: 5, or 2 if quick.")] = None,
-    only: Annotated[list[str] | None, Option(metavar="METHODS", help="Names joined by commas; all by default.")] = None,
+    only: Annotated[
+        list[str] | None, Option(metavar="METHODS", help="Rows by their names in the tables, joined by commas.")
+    ] = None,
     ignore_groups: Annotated[
         bool, Option("--ignore-groups", help="Divide patients, slides and textures: too good, but papers do it.")
     ] = False,
@@ -45,13 +48,14 @@ def reproduce(
     """Measure the tables and draw the figures of the LMFCN paper again, beside what it printed.
 
     Gaussian images are always there; a published set that is not given is listed as missing. Interrupted, the same
-    command goes on: a run is repeated only if its parameters or images changed. Ends with code 1 if a training failed,
-    130 if it was interrupted.
+    command goes on: a run is repeated only if its parameters, or names or sizes of its files, changed. Ends with code 1
+    if a training failed, 130 if it was interrupted.
     """
     from lmfcn.experiments.paper.outcome import Outcome
     from lmfcn.experiments.paper.request import FIGURES, Request, prepare
     from lmfcn.experiments.paper.table_files import write_tables
     from lmfcn.files import made_folder
+    from lmfcn.report import paper_figures_drawer
 
     roots = {"BACH": bach, "BreaKHis": breakhis, "CRC": crc, "Salzburg": stex}
     weights = {"ResNet18": resnet18_weights, "InceptionV3": inception_weights}
@@ -70,15 +74,17 @@ def reproduce(
     )
     figures = [name for name in request.wanted if name in FIGURES]
     with made_folder(output):
+        if figures:
+            paper_figures_drawer()  # what cannot be drawn is refused before hours of measuring
         reproduction = prepare(request)
-    for note in reproduction.notes:
-        typer.echo(f"- {note}")
-    live = not quiet and Console().is_terminal
-    failures, stopped = _measure(reproduction, live=live)
-    stopped = stopped or _draw(figures, reproduction.profile, output, live=live)
+        for note in reproduction.notes:
+            typer.echo(f"- {note}")
+        live = not quiet and Console().is_terminal
+        failures, stopped = _measure(reproduction, live=live)
     outcome = Outcome(reproduction, figures, failures, request.command)
     write_tables(outcome, output)
     _tell(outcome, output)
+    stopped = stopped or _draw(figures, reproduction.profile, output, live=live)
     typer.echo(_write_report(outcome, output))
     raise typer.Exit(130 if stopped else 1 if failures else 0)
 
@@ -91,7 +97,11 @@ def _measure(reproduction: "Reproduction", *, live: bool) -> tuple[list[str], bo
         from lmfcn.cli.bar import RunBar
 
         with RunBar(len(reproduction.cells), len(reproduction.runs()), Console()) as bar:
-            return reproduction.run(bar.tell, bar.begin), False
+
+            def begin(cell: "Cell") -> bool:
+                return bar.begin(cell._replace(method=reproduction.label_of(cell)))
+
+            return reproduction.run(bar.tell, begin), False
     except KeyboardInterrupt:
         return [], True
 
@@ -113,9 +123,10 @@ def _tell(outcome: "Outcome", output: Path) -> None:
     from lmfcn.experiments.paper.printed import TITLES
     from lmfcn.experiments.paper.side_by_side import in_words
 
-    quick = ", quick profile" if outcome.reproduction.profile.is_quick else ""
+    tag = outcome.reproduction.profile.tag
     for number, lines in outcome.tables.items():
-        table = Table("images", "method", title=f"Table {number}: {TITLES[number]}{quick}\ntest balanced accuracy")
+        title = f"Table {number}: {TITLES[number]}{f', {tag}' if tag else ''}"
+        table = Table("images", "method", title=f"{title}\ntest balanced accuracy")
         for heading in ("paper", "ours", "difference", "epoch, paper", "ours"):
             table.add_column(heading, justify="right")
         for line in (line for line in lines if line.runs):

@@ -1,6 +1,6 @@
 """Which methods a comparison runs: those asked for, of them those that can, and in which order."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 import numpy as np
 
@@ -41,7 +41,7 @@ def choose_methods(names: Iterable[str]) -> list[str]:
     """
     known = {method.lower(): method for method in METHODS}
     wanted: set[str] = set()
-    for name in _divided_at_commas(names, known):
+    for name in divided_at_commas(names, known):
         if name == "all":
             wanted |= set(METHODS)
         elif name in known:
@@ -83,8 +83,8 @@ def _idle_methods(methods: Sequence[str], images: ImageCollection, changes: Chan
     return reasons
 
 
-def _divided_at_commas(names: Iterable[str], known: Mapping[str, str]) -> list[str]:
-    """Divide at commas, but not where a comma is part of a name."""
+def divided_at_commas(names: Iterable[str], known: Container[str]) -> list[str]:
+    """Return names in lower case, divided at commas, but not where a comma is part of a known name."""
     pieces: list[str] = []
     for name in names:
         for piece in (part.strip().lower() for part in name.split(",") if part.strip()):

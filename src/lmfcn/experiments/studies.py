@@ -84,6 +84,8 @@ class Study:
         Address of a dask scheduler whose workers do the runs.
     threads : int
         Threads of every run.
+    labels : mapping of str
+        What methods are called in reports and failures, where that is not their name.
     """
 
     tasks: Mapping[str, Parter]
@@ -98,6 +100,7 @@ class Study:
     jobs: int = 1
     scheduler: str | None = None
     threads: int = 1
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     def run(
         self,
@@ -117,7 +120,7 @@ class Study:
         failures: list[str] = []
 
         def fail(cell: Cell, reason: Exception) -> None:
-            failures.append(f"{cell.task}, {cell.method}, seed {cell.seed}: {reason}")
+            failures.append(f"{cell.task}, {self.label_of(cell)}, seed {cell.seed}: {reason}")
             (failed or report)(f"{failures[-1]} Going on with the next.")
 
         running: list[Cell] = []
@@ -131,7 +134,7 @@ class Study:
             runs, error = ([], result) if isinstance(result, LostWorkerError) else result
             for run in runs:
                 append_run(self.output, replace(run, digest=self.digest(run.cell)))
-                report(_in_a_line(run))
+                report(_in_a_line(run, self.label_of(run.cell)))
             if error is not None:
                 fail(work.cell, error)
         return failures
@@ -151,6 +154,10 @@ class Study:
         """
         mine = (run for run in read_lines(self.output) if run.task in self.tasks)
         return {run.cell: run for run in mine if run.digest in (None, self.digest(run.cell))}
+
+    def label_of(self, cell: Cell) -> str:
+        """Return what the method of a cell is called in reports."""
+        return self.labels.get(cell.method, cell.method)
 
     def digest(self, cell: Cell) -> str | None:
         """Return a text that changes with the parameters of a method and the data of a task, but not with the seed."""
@@ -223,9 +230,9 @@ class Study:
                 )
 
 
-def _in_a_line(run: Run) -> str:
+def _in_a_line(run: Run, label: str) -> str:
     held_out = run.validation_balanced_accuracy
     validation = NOTHING if held_out is None else f"{held_out:.3f}"
     epochs = "" if run.epochs is None else f", {run.epochs} epochs"
     scores = f"test {run.test_balanced_accuracy:.3f}, validation {validation}"
-    return f"{run.task:10s} {run.method:27s} seed {run.seed} | {scores}{epochs}, {run.cpu_seconds:.0f} s"
+    return f"{run.task:10s} {label:27s} seed {run.seed} | {scores}{epochs}, {run.cpu_seconds:.0f} s"

@@ -8,15 +8,14 @@ from typing import Any
 from lmfcn.experiments.own_data import FRACTIONS
 from lmfcn.experiments.paper.outcome import Outcome
 from lmfcn.experiments.paper.printed import TITLES
-from lmfcn.experiments.paper.profiles import OURS, QUICK_SENTENCE
-from lmfcn.experiments.paper.sets import GAUSSIAN
+from lmfcn.experiments.paper.profiles import OURS
 from lmfcn.experiments.paper.side_by_side import PARTS, Line, in_words
 from lmfcn.experiments.paper.table_files import EXPLANATION
 from lmfcn.experiments.runs import Run
 from lmfcn.report.page import write_page
 from lmfcn.report.paper_figures import Picture, pictures_there
+from lmfcn.report.paper_runs import pictures_by_set
 from lmfcn.report.paper_strips import paper_strips
-from lmfcn.report.rivals import learning_curves
 from lmfcn.report.style import as_svg, svg_address
 
 _PARTS = tuple(reversed(PARTS))
@@ -30,19 +29,20 @@ def write_reproduction_report(outcome: Outcome, folder: Path) -> None:
 
 def _content(outcome: Outcome, folder: Path) -> dict[str, Any]:
     reproduction = outcome.reproduction
-    runs = list(reproduction.runs().values())
-    pictures = list(pictures_there(outcome.figures, reproduction.profile, folder))
+    profile, runs = reproduction.profile, reproduction.printed_runs()
+    pictures = list(pictures_there(outcome.figures, profile, folder))
     return {
-        "quick": QUICK_SENTENCE if reproduction.profile.is_quick else "",
-        "profile": reproduction.profile,
+        "profile": profile,
+        "tag": f" ({profile.tag})" if profile.tag else "",
         "shares": [f"{share:.0%}".replace("%", " %") for share in FRACTIONS],
-        "remarks": [remark for remark in outcome.remarks if remark != QUICK_SENTENCE],  # which has a place of its own
+        "remarks": [remark for remark in outcome.remarks if remark != profile.warning],  # which has a place of its own
         "parts": _PARTS,
         "tables": [_table(number, lines) for number, lines in outcome.tables.items()],
         "explanation": EXPLANATION,
-        "curves": _curves(runs),
+        **pictures_by_set(runs),
         "pictures": [_picture(picture, record, folder) for picture, record in pictures],
         "images": _images(runs),
+        "leak_check": reproduction.leak_check,
         "settings": _settings(runs),
         "command": outcome.command,
         "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
@@ -85,20 +85,10 @@ def _best(lines: Sequence[Line], of: Line) -> list[Line]:
     return [line for line in same if len(same) > 1 and scores[id(line)] == max(scores.values())]
 
 
-def _curves(runs: Sequence[Run]) -> list[tuple[str, str]]:
-    """Return a title and a picture for every task that something was trained on."""
-    shown = []
-    for task in dict.fromkeys(run.task for run in runs):
-        mine = [run for run in runs if run.task == task]
-        figure = learning_curves(mine, list(dict.fromkeys(run.method for run in mine)))
-        if figure is not None:
-            shown.append((task, as_svg(figure)))
-    return shown
-
-
 def _picture(picture: Picture, record: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return {
         "number": picture.figure[-1],
+        "sv_close": picture.sv_close,
         "source": svg_address((folder / f"{picture.file}.svg").read_bytes()),
         "file": picture.file,
         "training": "our defaults" if picture.training == OURS else "the paper's preset",
@@ -107,16 +97,13 @@ def _picture(picture: Picture, record: Mapping[str, Any], folder: Path) -> dict[
 
 
 def _images(runs: Sequence[Run]) -> list[dict[str, Any]]:
-    """Return what the first repetition of each task was divided into."""
-    first = {run.task: run for run in sorted(runs, key=lambda run: -run.seed)}
+    """Return what the first repetition on each set was divided into."""
+    first: dict[str, Run] = {}
+    for run in runs:
+        first.setdefault(run.task, run)
     return [
-        {
-            "task": task,
-            "counts": (run.n_train, run.n_validation, run.n_test),
-            "drawn": task.startswith(GAUSSIAN),
-            "split": run.split,
-        }
-        for task, run in sorted(first.items())
+        {"task": task, "counts": (run.n_train, run.n_validation, run.n_test), "split": run.split}
+        for task, run in first.items()
     ]
 
 
@@ -127,7 +114,7 @@ def _settings(runs: Sequence[Run]) -> list[dict[str, Any]]:
         values = {key: value for key, value in run.settings.items() if value is not None and key != "random_state"}
         one = found.setdefault((run.method, repr(values)), {"method": run.method, "values": values, "tasks": []})
         one["tasks"] += [] if run.task in one["tasks"] else [run.task]
-    return [found[key] for key in sorted(found)]
+    return list(found.values())
 
 
 def _latest(runs: Sequence[Run], pictures: Sequence[tuple[Picture, Mapping[str, Any]]], name: str) -> dict[str, Any]:

@@ -45,13 +45,13 @@ def draw_space(axes: Axes, space: LatentSpace, labels: np.ndarray, limits: Limit
     axes.contour(
         first, second, values, levels=[-1, 0, 1], colors=INK, linewidths=[0.6, 1.2, 0.6], linestyles=["--", "-", "--"]
     )
-    latents, support = space.latents.cpu().numpy(), space.margin.support.cpu().numpy()
-    sizes = np.full(len(latents), 16.0)
-    sizes[support] = 60.0
-    for number, (color, marker) in enumerate(zip(CLASS_COLORS, CLASS_MARKERS, strict=True)):
-        mine = labels == number
-        x, y = latents[mine].T
-        axes.scatter(x, y, s=sizes[mine], c=color, marker=marker, edgecolors="white", linewidths=0.6, zorder=3)
+    latents = space.latents.cpu().numpy()
+    is_support = np.isin(np.arange(len(latents)), space.margin.support.cpu().numpy())
+    # One size at a time, as an SVG then holds every symbol once and not once per image.
+    for large, size in ((False, 16.0), (True, 60.0)):
+        for number, (color, marker) in enumerate(zip(CLASS_COLORS, CLASS_MARKERS, strict=True)):
+            x, y = latents[(labels == number) & (is_support == large)].T
+            axes.scatter(x, y, s=size, c=color, marker=marker, edgecolors="white", linewidths=0.6, zorder=3)
     axes.set(xlim=(left, right), ylim=(bottom, top), xlabel="latent feature 1", ylabel="latent feature 2")
     tidy(axes)
     axes.grid(visible=False)

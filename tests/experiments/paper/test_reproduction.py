@@ -1,5 +1,6 @@
 import csv
 import json
+import re
 import shlex
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ import pytest
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.experiments import studies
 from lmfcn.experiments.paper.outcome import Outcome
-from lmfcn.experiments.paper.profiles import PROFILES, QUICK_SENTENCE
+from lmfcn.experiments.paper.profiles import PROFILES
 from lmfcn.experiments.paper.request import Request, prepare
 from lmfcn.experiments.paper.side_by_side import HEADINGS, in_words, lines_of
 from lmfcn.experiments.paper.table_files import write_tables
@@ -64,7 +65,10 @@ def test_a_set_that_is_not_given_is_missing_and_not_faked(quick, measured):
     (resnet,) = (line for line in lines if line.row.label == "ResNet18" and line.row.printed.images == "Gaussian")
     assert resnet.remark == "not run: its weights were not given (--resnet18-weights FILE)"
     notes = reproduction.notes
-    assert notes[0] == QUICK_SENTENCE
+    assert notes[0] == reproduction.profile.warning
+    assert notes[0].startswith(
+        "This is the quick profile: few images, few epochs, images of 16 pixels instead of 128, "
+    )
     assert "Salzburg is missing: the images were not given (--stex DIR)." in notes
     assert "InceptionV3 is not run: its weights were not given (--inception-weights FILE)." in notes
 
@@ -91,10 +95,11 @@ def test_our_figures_stand_beside_the_papers_with_the_difference(quick, measured
         "repetitions": "2",
         "remark": "",
     }
-    # Table 2 of the Gaussian images: 0.999, 0.999, 1 and 1 against our 0.95.
+    # Table 2 of the Gaussian images: 0.999, 1 and 1 against our 0.95.
     assert in_words(lines_of(reproduction, 2)) == (
-        "4 of 30 rows are measured. Our mean test balanced accuracy differs from the paper's by 0.050 in the median row"
-        " and by -0.050 at most (Gaussian, CNN-CE)."
+        "3 of the paper's 25 rows are measured, and 1 of our defaults. Our mean test balanced accuracy differs from the"
+        " paper's by 0.050 in the median row; the largest difference, ours minus the paper's, is -0.050 (Gaussian,"
+        " CNN-CE)."
     )
 
 
@@ -156,9 +161,9 @@ def test_all_tables_of_all_sets(roots, tmp_path, measured):
     for table, n_rows in ((2, 30), (3, 27), (4, 24)):
         text = (tmp_path / f"table{table}.md").read_text()
         assert f"# Table {table}: " in text
-        assert QUICK_SENTENCE in text
+        assert reproduction.profile.warning in text
         assert text.count("\n| ") == n_rows + 1
-        assert QUICK_SENTENCE in (tmp_path / f"table{table}.tex").read_text()
+        assert reproduction.profile.warning in (tmp_path / f"table{table}.tex").read_text()
         rows = list(csv.DictReader((tmp_path / f"table{table}.csv").read_text().splitlines()))
         assert len(rows) == n_rows
         assert {row["profile"] for row in rows} == {"quick"}
@@ -175,6 +180,41 @@ def test_the_full_profile_says_nothing_of_quick(tmp_path, measured):
     for ending in ("md", "tex", "csv"):
         assert "quick" not in (tmp_path / f"table3.{ending}").read_text()
     assert "PFTAS is not run: left out by --only." in reproduction.notes
+
+
+def test_our_defaults_are_no_rows_of_the_paper(quick, measured):
+    reproduction = prepare(replace(quick, only=["LMFCN, our defaults"], repeats=1))
+    reproduction.run(silent)
+    assert len(measured) == 1
+    assert in_words(lines_of(reproduction, 2)) == "0 of the paper's 25 rows are measured, and 1 of our defaults."
+
+
+def test_runs_come_under_the_names_of_their_rows(quick, measured):
+    reproduction = prepare(quick)
+    reproduction.run(silent)
+    runs = reproduction.printed_runs()
+    assert len(runs) == len(measured)
+    assert {run.task for run in runs} == {"Gaussian, quick"}  # 59 dimensions have the same divisions
+    assert list(dict.fromkeys(run.method for run in runs)) == [
+        *("LMFCN", "LMFCN, our defaults", "CNN-CE", "CNN-H", "LMFCN-59", "GLCM", "LBP", "PFTAS")
+    ]
+    assert {reproduction.label_of(cell) for cell in measured} == {run.method for run in runs}
+
+
+def test_groups_are_checked(roots, tmp_path):
+    apart = prepare(Request(["table2", "table4"], tmp_path, "quick", roots, size=16))
+    assert apart.leak_check["CRC, 8 classes, quick"] == "none of its 4 slides is on two sides of a division."
+    assert apart.leak_check["BACH, quick"].startswith("whether a patient is on two sides of a division cannot be ")
+    assert len(apart.leak_check) == 7
+    divided = prepare(Request(["table2"], tmp_path, "quick", roots, size=16, by_image=True))
+    # Two tiles of each of eight textures: some pair is divided whatever the seed.
+    assert re.fullmatch(
+        r"up to [1-8] of its 8 textures are on two sides of a division, so that test accuracies are too good\.",
+        divided.leak_check["Salzburg, quick"],
+    )
+    ignored = "Patients, slides and textures are divided (--ignore-groups): test accuracies are too good."
+    assert ignored in divided.notes
+    assert ignored not in apart.notes
 
 
 def test_a_training_that_fails_leaves_its_row_open(quick, monkeypatch):
@@ -215,11 +255,14 @@ def test_the_command_runs_the_same_again(tmp_path):
         3,
         ["LBP", "LMFCN"],
         by_image=True,
+        jobs=2,
+        scheduler="tcp://10.0.0.1:8786",
     )
     assert shlex.split(request.command) == [
         *("lmfcn", "reproduce", "table2", "figure1", "--profile", "quick", "--output", str(tmp_path / "an output")),
         *("--bach", str(tmp_path / "bach"), "--resnet18-weights", str(tmp_path / "w.pth"), "--size", "64"),
         *("--repeats", "3", "--only", "LBP,LMFCN", "--ignore-groups"),
+        *("--jobs", "2", "--scheduler", "tcp://10.0.0.1:8786"),
     ]
     assert request.wanted == ["table2", "figure1"]
     assert Request(["all"]).wanted == ["table2", "table3", "table4", "figure1", "figure3"]

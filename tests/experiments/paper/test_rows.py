@@ -1,4 +1,7 @@
 from collections import Counter
+from dataclasses import replace
+
+import pytest
 
 from lmfcn.experiments.measuring import METHODS
 from lmfcn.experiments.paper.profiles import OURS, PRESET, PROFILES, changes_of
@@ -48,3 +51,34 @@ def test_the_full_profile_is_the_papers_setting():
     assert METHODS[PRESET]().preset == "paper"
     assert (full.repeats, full.figure_epochs, full.is_quick) == (5, 20, False)
     assert PROFILES["quick"].is_quick
+    assert (full.tag, full.warning) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("profile", "changes", "tag", "words"),
+    [
+        (
+            "full",
+            {"repeats": 3},
+            "3 repetitions",
+            ": 3 repetitions instead of 5. Means and deviations are less certain",
+        ),
+        (
+            "full",
+            {"repeats": 9},
+            "9 repetitions",
+            ": 9 repetitions instead of 5. Means and deviations are more certain",
+        ),
+        ("full", {"size": 256}, "images of 256 pixels", ": images of 256 pixels instead of 128. Accuracies depend"),
+        (
+            "quick",
+            {"size": 128, "repeats": 5},
+            "quick profile",
+            "This is the quick profile: few images, few epochs. It",
+        ),
+    ],
+)
+def test_every_other_setting_is_named(profile, changes, tag, words):
+    found = replace(PROFILES[profile], **changes)
+    assert found.tag == tag
+    assert words in found.warning

@@ -51,8 +51,47 @@ class Profile:
 
     @property
     def is_quick(self) -> bool:
-        """Whether pages and tables must say that this is not the paper's setting."""
+        """Whether runs are known by names of their own, as those of another setting."""
         return self.name == "quick"
+
+    @property
+    def tag(self) -> str:
+        """What headings must say of a setting that is not the full profile; nothing for that itself.
+
+        Examples
+        --------
+        >>> from dataclasses import replace
+        >>> replace(PROFILES["full"], size=64, repeats=1).tag
+        'images of 64 pixels, 1 repetition'
+        """
+        return "quick profile" if self.is_quick else ", ".join(told for told, _ in self._differences())
+
+    @property
+    def warning(self) -> str:
+        """A sentence or two for every page and table, of a setting that is not the full profile."""
+        differences = self._differences()
+        told = [f"{ours} instead of {full}" for ours, full in differences]
+        if self.is_quick:
+            return (
+                f"This is the quick profile: {', '.join(['few images', 'few epochs', *told])}. It shows that everything"
+                " runs; its figures say nothing about the paper's."
+            )
+        if not told:
+            return ""
+        return f"This is not the full profile: {', '.join(told)}. {self._consequence()}"
+
+    def _differences(self) -> list[tuple[str, str]]:
+        """Return what a user may have changed, and what the full profile has there."""
+        full = PROFILES["full"]
+        pixels = f"images of {self.size} pixels", f"{full.size}"
+        repetitions = f"{self.repeats} repetition{'s' * (self.repeats != 1)}", f"{full.repeats}"
+        return [*([pixels] * (self.size != full.size)), *([repetitions] * (self.repeats != full.repeats))]
+
+    def _consequence(self) -> str:
+        full = PROFILES["full"]
+        if self.size != full.size:
+            return "Accuracies depend on the size of images, so these say little about the paper's."
+        return f"Means and deviations are {'less' if self.repeats < full.repeats else 'more'} certain than the paper's."
 
 
 PROFILES = {
@@ -72,11 +111,6 @@ PROFILES = {
         ours={"epochs": 3},
     ),
 }
-
-QUICK_SENTENCE = (
-    "This is the quick profile: few small images, few epochs, few repetitions. It shows that everything runs; its"
-    " figures say nothing about the paper's."
-)
 
 
 def changes_of(profile: Profile, latent_dim: int, weights: Mapping[str, Path], *, many: bool) -> Changes:

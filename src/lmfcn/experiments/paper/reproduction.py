@@ -1,10 +1,10 @@
 """The paper's tables measured again: what is to run, what cannot, and what is there."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lmfcn.experiments.paper.profiles import QUICK_SENTENCE, Profile, changes_of
+from lmfcn.experiments.paper.profiles import Profile, changes_of
 from lmfcn.experiments.paper.rows import Row
 from lmfcn.experiments.runs import Cell, Run
 from lmfcn.experiments.selection import CHEAP_FIRST
@@ -31,13 +31,15 @@ class Reproduction:
     missing : mapping of str
         Why a set of images has no runs, by its name.
     left_out : mapping of str
-        Why a method has no runs, by its name.
+        Why rows of a label have no runs.
     weights : mapping of paths
         Files for pretrained networks, by method.
     remarks : sequence of str
         What a reader should know about the images.
     jobs, scheduler
         As in `Study`.
+    leaks : mapping of str
+        Whether images that belong together are on two sides of a division, under the names of `tasks`.
     """
 
     rows: Sequence[Row]
@@ -52,6 +54,7 @@ class Reproduction:
     remarks: Sequence[str] = ()
     jobs: int = 1
     scheduler: str | None = None
+    leaks: Mapping[tuple[str, bool], str] = field(default_factory=dict)
 
     @property
     def tables(self) -> list[int]:
@@ -70,17 +73,17 @@ class Reproduction:
 
     def obstacle(self, row: Row) -> str | None:
         """Return why a row cannot be measured, or None if it can."""
-        return self.missing.get(row.printed.images, self.left_out.get(row.method))
+        return self.missing.get(row.printed.images, self.left_out.get(row.label))
 
     @property
     def notes(self) -> list[str]:
         """What is to be known before anything runs."""
         images = {row.printed.images for row in self.rows}
-        methods = {row.method for row in self.rows}
+        labels = {row.label for row in self.rows}
         return [
-            *([QUICK_SENTENCE] if self.profile.is_quick else []),
+            *filter(None, [self.profile.warning]),
             *(f"{name} is missing: {reason}." for name, reason in self.missing.items() if name in images),
-            *(f"{name} is not run: {reason.rstrip('.')}." for name, reason in self.left_out.items() if name in methods),
+            *(f"{name} is not run: {reason.rstrip('.')}." for name, reason in self.left_out.items() if name in labels),
             *self.remarks,
         ]
 
@@ -97,10 +100,29 @@ class Reproduction:
         found = (pair for study in self.studies() for pair in study.finished().items())
         return {cell: run for cell, run in found if cell in wanted}
 
+    @property
+    def leak_check(self) -> dict[str, str]:
+        """Whether images that belong together are on two sides of a division, by the names of `Task.division`."""
+        names = {(row.task.images, row.task.many): row.task.division for row in self.measurable}
+        return {names[images]: sentence for images, sentence in self.leaks.items() if images in names}
+
+    def printed_runs(self) -> list[Run]:
+        """Return the runs that are there in the order of the tables, each once and under the names of its row.
+
+        The method is the row's label, and all dimensions of the same images and divisions are one task.
+        """
+        found = self.runs()
+        names = {row.cell(seed): (row.task.division, row.label) for row in self.rows for seed in self.seeds}
+        return [replace(found[cell], task=task, method=label) for cell, (task, label) in names.items() if cell in found]
+
     def studies(self) -> list[Study]:
         """Return one study for all tasks whose methods have the same parameters."""
         settings = dict.fromkeys((row.task.latent_dim, row.task.many) for row in self.measurable)
         return [self._study(latent_dim, many=many) for latent_dim, many in settings]
+
+    def label_of(self, cell: Cell) -> str:
+        """Return the label of the rows that a run stands in."""
+        return next(row.label for row in self.rows if row.cell(cell.seed) == cell)
 
     def _study(self, latent_dim: int, *, many: bool) -> Study:
         rows = [row for row in self.measurable if (row.task.latent_dim, row.task.many) == (latent_dim, many)]
@@ -116,4 +138,5 @@ class Reproduction:
             data={name: self.data[images] for name, images in tasks.items()},
             jobs=self.jobs,
             scheduler=self.scheduler,
+            labels={row.method: row.label for row in rows},
         )

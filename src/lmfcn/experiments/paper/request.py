@@ -8,11 +8,21 @@ from pathlib import Path
 
 from lmfcn.baselines.able import check_able
 from lmfcn.experiments.measuring import METHODS, NEED_WEIGHTS
+from lmfcn.experiments.paper.labels import METHOD_OF, check_rows_left, chosen_labels
 from lmfcn.experiments.paper.profiles import LATENT_DIM, PROFILES, Profile, changes_of
 from lmfcn.experiments.paper.reproduction import Reproduction
 from lmfcn.experiments.paper.rows import Row, rows_of
-from lmfcn.experiments.paper.sets import GAUSSIAN, OPTIONS, Source, check_source, digest_of_source, published_parts
-from lmfcn.experiments.selection import choose_methods
+from lmfcn.experiments.paper.sets import (
+    GAUSSIAN,
+    GROUPS,
+    OPTIONS,
+    Source,
+    check_source,
+    digest_of_source,
+    leak_sentence,
+    published_parts,
+)
+from lmfcn.experiments.selection import WEIGHT_OPTIONS
 from lmfcn.experiments.studies import Parter
 from lmfcn.experiments.tasks import gaussians
 from lmfcn.parameters import check_choice
@@ -20,9 +30,8 @@ from lmfcn.parameters import check_choice
 TABLES = {"table2": 2, "table3": 3, "table4": 4}
 FIGURES = ("figure1", "figure3")
 EVERYTHING = (*TABLES, *FIGURES)
-WEIGHT_OPTIONS = {"ResNet18": "--resnet18-weights", "InceptionV3": "--inception-weights"}
+IGNORED_GROUPS = "Patients, slides and textures are divided (--ignore-groups): test accuracies are too good."
 DEFAULT_OUTPUT = Path("reproduction")
-PAPER_METHODS = tuple(dict.fromkeys(row.method for row in rows_of(TABLES.values(), quick=False)))
 
 
 @dataclass(frozen=True)
@@ -44,7 +53,7 @@ class Request:
         Side of the images in pixels; None leaves it to the profile, as with `repeats`.
     repeats : int or None
     only : sequence of str
-        Methods to measure, by names or names joined by commas; all if there are none.
+        Rows to measure, by their labels or labels joined by commas; all if there are none.
     by_image : bool
         Whether to divide images of one patient, slide or texture.
     jobs : int
@@ -89,33 +98,39 @@ class Request:
         words += [] if self.size is None else ["--size", str(self.size)]
         words += [] if self.repeats is None else ["--repeats", str(self.repeats)]
         words += ["--only", ",".join(self.only)] if self.only else []
-        return shlex.join([*words, *(["--ignore-groups"] if self.by_image else [])])
+        words += ["--ignore-groups"] if self.by_image else []
+        words += [] if self.jobs == 1 else ["--jobs", str(self.jobs)]
+        return shlex.join([*words, *([] if self.scheduler is None else ["--scheduler", self.scheduler])])
 
 
 def prepare(request: Request) -> Reproduction:
     """Check everything that can be checked before the first training, and return what is to run."""
     profile, tables = request.settings, [TABLES[name] for name in request.wanted if name in TABLES]
-    left_out = _left_out(request, profile)
     rows, seeds = rows_of(tables, quick=profile.is_quick), range(profile.repeats)
+    left_out = _left_out(request, profile, rows)
     sources = _sources(request, rows, profile)
-    remarks = [remark for source in sources.values() for remark in check_source(source, seeds)]
+    remarks = [IGNORED_GROUPS] if request.by_image and any(images in GROUPS for images, _ in sources) else []
     drawn: Parter = partial(gaussians, Path(), size=profile.size, counts=profile.n_gaussians)
+    tasks, data = {(GAUSSIAN, False): drawn}, {(GAUSSIAN, False): f"{profile.size} {profile.n_gaussians}"}
+    leaks = {}
+    for task, source in sources.items():
+        remarks += check_source(source, seeds)
+        tasks[task], data[task] = partial(published_parts, source), digest_of_source(source)
+        leaks[task] = leak_sentence(source, seeds)
     return Reproduction(
         rows,
         profile,
         seeds,
         request.output / "runs.jsonl",
-        {(GAUSSIAN, False): drawn, **{task: partial(published_parts, source) for task, source in sources.items()}},
-        {
-            (GAUSSIAN, False): f"{profile.size} {profile.n_gaussians}",
-            **{task: digest_of_source(source) for task, source in sources.items()},
-        },
+        tasks,
+        data,
         _missing(request),
         left_out,
         request.weights,
         list(dict.fromkeys(remarks)),
         request.jobs,
         request.scheduler,
+        leaks,
     )
 
 
@@ -143,30 +158,23 @@ def _missing(request: Request) -> dict[str, str]:
     }
 
 
-def _left_out(request: Request, profile: Profile) -> dict[str, str]:
-    """Return why methods of the paper's tables are not run."""
+def _left_out(request: Request, profile: Profile, rows: Sequence[Row]) -> dict[str, str]:
+    """Return why rows are not run, by their labels."""
     for path in request.weights.values():
         if not path.is_file():
             raise ValueError(f"{path} must be a file of weights, but there is none of that name.")
-    chosen = _chosen(request.only)
+    chosen = chosen_labels(request.only)
+    check_rows_left(rows, chosen)
     changes = changes_of(profile, LATENT_DIM, request.weights, many=False)
     reasons = {}
-    for method in PAPER_METHODS:
-        if method not in chosen:
-            reasons[method] = "left out by --only"
+    for label, method in METHOD_OF.items():
+        if label not in chosen:
+            reasons[label] = "left out by --only"
         elif method in NEED_WEIGHTS and method not in request.weights:
-            reasons[method] = f"its weights were not given ({WEIGHT_OPTIONS[method]} FILE)"
+            reasons[label] = f"its weights were not given ({WEIGHT_OPTIONS[method]} FILE)"
         else:
             try:
                 check_able(METHODS[method]().set_params(**changes.get(method, {})), 3, "uint8", profile.size)
             except (ImportError, ValueError, OSError) as error:
-                reasons[method] = str(error)
+                reasons[label] = str(error)
     return reasons
-
-
-def _chosen(only: Sequence[str]) -> Sequence[str]:
-    if not only:
-        return PAPER_METHODS
-    for method in (chosen := choose_methods(only)):
-        check_choice("--only", method, PAPER_METHODS)
-    return chosen

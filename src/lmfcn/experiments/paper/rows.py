@@ -1,7 +1,7 @@
 """Every row of the paper's tables, and the runs that answer it."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lmfcn.experiments.paper.printed import Printed, printed_rows
 from lmfcn.experiments.paper.profiles import LATENT_DIM, OURS, PRESET
@@ -41,6 +41,11 @@ class Task:
         classes = f", {_N_CLASSES[self.images]} classes" if self.many else ""
         return f"{self.images}{classes}{dimensions}{', quick' if self.quick else ''}"
 
+    @property
+    def division(self) -> str:
+        """What its images and their division are known by, which are the same for all dimensions."""
+        return replace(self, latent_dim=LATENT_DIM).name
+
 
 @dataclass(frozen=True)
 class Row:
@@ -60,6 +65,11 @@ class Row:
     label: str
     task: Task
     method: str
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the paper has no such row: that of our own defaults."""
+        return self.method == OURS
 
     def cell(self, seed: int) -> Cell:
         """Return what the run of one repetition is known by."""

@@ -2,7 +2,8 @@
 
 import os
 import warnings
-from dataclasses import asdict, dataclass
+from collections import Counter
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -11,12 +12,16 @@ import numpy as np
 from lmfcn.data.collections import ImageCollection
 from lmfcn.data.fingerprint import fingerprint
 from lmfcn.data.published import PUBLISHED
+from lmfcn.data.splits import Split
 from lmfcn.experiments.own_data import divide_by_shares, parts_of
 from lmfcn.experiments.tasks import Parts
 
 GAUSSIAN = "Gaussian"
 OPTIONS = {"BACH": "bach", "BreaKHis": "breakhis", "CRC": "crc", "Salzburg": "stex"}
 """The paper's names of the published sets, and those of their loaders and command-line options."""
+
+GROUPS = {"BreaKHis": "patients", "CRC": "slides", "Salzburg": "textures"}
+"""What keeps images together in the sets that tell."""
 
 _TILES = 4
 _WHOLE_SIDE = 256
@@ -86,8 +91,32 @@ def check_source(source: Source, seeds: range) -> list[str]:
     return [str(warning.message) for warning in caught]
 
 
+def leak_sentence(source: Source, seeds: range) -> str:
+    """Say, to follow the name of a set, whether images that belong together were learnt from and tested on."""
+    groups = collection_of(replace(source, by_image=False)).groups
+    if groups is None:
+        return "whether a patient is on two sides of a division cannot be checked, as the set tells nothing of them."
+    images, name = collection_of(source), GROUPS[source.images]
+    n_groups, n_shared = len(set(groups)), max(_n_shared(groups, divide_by_shares(images, seed)) for seed in seeds)
+    if n_shared == 0:
+        return f"none of its {n_groups} {name} is on two sides of a division."
+    return (
+        f"up to {n_shared} of its {n_groups} {name} are on two sides of a division, so that test accuracies are too"
+        " good."
+    )
+
+
+def _n_shared(groups: np.ndarray, parts: Split) -> int:
+    sides = Counter(group for side in (parts.train, parts.validation, parts.test) for group in set(groups[side]))
+    return sum(count > 1 for count in sides.values())
+
+
 def digest_of_source(source: Source) -> str:
-    """Return a text that changes with the files of a set and what is done to them, but not with their folder."""
+    """Return a text that changes with names, sizes and labels of files and with what is done to them.
+
+    It does not change with their folder, nor with what is in files of the same size: to read all of a large set would
+    take minutes before every run.
+    """
     images = collection_of(source)
     files = [(os.path.relpath(path, source.root), os.path.getsize(path)) for path in images.paths]
     told = [(name, value) for name, value in asdict(source).items() if name != "root"]

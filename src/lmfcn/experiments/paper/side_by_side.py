@@ -103,14 +103,18 @@ def _remark(reproduction: Reproduction, row: Row, n_runs: int) -> str:
 
 
 def in_words(lines: Sequence[Line]) -> str:
-    """Say in a sentence or two how near our test accuracies came to the paper's."""
-    paired = [(line, found) for line in lines if (found := line.difference("test")) is not None]
-    measured = f"{len(paired)} of {len(lines)} rows are measured."
+    """Say in a sentence or two how near our test accuracies came to the paper's, of the rows that the paper has."""
+    papers = [line for line in lines if not line.row.is_ours]
+    paired = [(line, found) for line in papers if (found := line.difference("test")) is not None]
+    n_ours = sum(bool(line.runs) for line in lines if line.row.is_ours)
+    beside = f", and {n_ours} of our defaults" if n_ours else ""
+    measured = f"{len(paired)} of the paper's {len(papers)} rows are measured{beside}."
     if not paired:
         return measured
     sizes = [abs(found) for _, found in paired]
     line, largest = max(paired, key=lambda pair: abs(pair[1]))
     return (
         f"{measured} Our mean test balanced accuracy differs from the paper's by {np.median(sizes):.3f} in the median"
-        f" row and by {largest:+.3f} at most ({line.row.printed.images}, {line.row.label})."
+        f" row; the largest difference, ours minus the paper's, is {largest:+.3f} ({line.row.printed.images},"
+        f" {line.row.label})."
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 from lmfcn.experiments.paper.latex import as_latex
 from lmfcn.experiments.paper.outcome import Outcome
 from lmfcn.experiments.paper.printed import TITLES
-from lmfcn.experiments.paper.profiles import QUICK_SENTENCE
+from lmfcn.experiments.paper.profiles import Profile
 from lmfcn.experiments.paper.side_by_side import HEADINGS, PARTS, Line, in_words
 from lmfcn.experiments.tables import markdown_table
 from lmfcn.files import write_text
@@ -22,11 +22,11 @@ EXPLANATION = (
 _NUMBERS = ("paper", "paper_deviation", "ours", "ours_deviation", "difference")
 
 
-def as_markdown(lines: Sequence[Line], table: int, *, quick: bool) -> str:
+def as_markdown(lines: Sequence[Line], table: int, profile: Profile) -> str:
     """Return one table, with what it is and how near it came."""
     parts = [
-        f"# Table {table}: {TITLES[table]}{', quick profile' if quick else ''}",
-        *([f"**{QUICK_SENTENCE}**"] if quick else []),
+        f"# Table {table}: {TITLES[table]}{f', {profile.tag}' if profile.tag else ''}",
+        *([f"**{profile.warning}**"] if profile.warning else []),
         in_words(lines),
         markdown_table(HEADINGS, [line.entries for line in lines]),
         EXPLANATION,
@@ -34,8 +34,9 @@ def as_markdown(lines: Sequence[Line], table: int, *, quick: bool) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def as_csv(lines: Sequence[Line], profile: str) -> str:
-    """Return one row for each of the paper's, numbers with all their digits."""
+def as_csv(lines: Sequence[Line], profile: Profile) -> str:
+    """Return one row for each of the table, numbers with all their digits."""
+    setting = profile.name if profile.is_quick or not profile.tag else f"{profile.name}, {profile.tag}"
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     numbers = [f"{part}_{name}" for part in PARTS for name in _NUMBERS]
@@ -44,7 +45,7 @@ def as_csv(lines: Sequence[Line], profile: str) -> str:
         scores = [number for part in PARTS for number in _numbers(line, part)]
         epochs = [line.row.printed.epoch, line.epoch]
         writer.writerow(
-            [profile, line.row.printed.images, line.row.label, *scores, *epochs, len(line.runs), line.remark]
+            [setting, line.row.printed.images, line.row.label, *scores, *epochs, len(line.runs), line.remark]
         )
     return text.getvalue()
 
@@ -59,12 +60,12 @@ def write_tables(outcome: Outcome, folder: Path) -> None:
     """Write table2.md, table2.tex, table2.csv and so on."""
     profile = outcome.reproduction.profile
     for table, lines in outcome.tables.items():
-        write_text(folder / f"table{table}.md", as_markdown(lines, table, quick=profile.is_quick))
-        write_text(folder / f"table{table}.csv", as_csv(lines, profile.name))
-        write_text(folder / f"table{table}.tex", table_as_latex(lines, table, quick=profile.is_quick))
+        write_text(folder / f"table{table}.md", as_markdown(lines, table, profile))
+        write_text(folder / f"table{table}.csv", as_csv(lines, profile))
+        write_text(folder / f"table{table}.tex", table_as_latex(lines, table, profile))
 
 
-def table_as_latex(lines: Sequence[Line], table: int, *, quick: bool) -> str:
+def table_as_latex(lines: Sequence[Line], table: int, profile: Profile) -> str:
     """Return one table for LaTeX, without remarks, which have no room there."""
-    caption = " ".join([f"{TITLES[table]}.", *([QUICK_SENTENCE] if quick else []), EXPLANATION])
+    caption = " ".join(filter(None, [f"{TITLES[table]}.", profile.warning, EXPLANATION]))
     return as_latex([line.entries[:-1] for line in lines], HEADINGS[:-1], caption, f"tab:reproduced{table}")
