@@ -147,5 +147,5 @@ def test_a_page_of_everything_stays_below_5_mb(tmp_path, monkeypatch):
     }
     page = page_of(outcome_of(tmp_path, "full", **everything), tmp_path)
     assert page.count("Number of support vectors on ") == 8
-    assert "Left out to keep this page small" in page
+    assert "left out to keep this page small" in page
     assert len(page) < 4_000_000  # the four figures take less than the rest of 5 MB
