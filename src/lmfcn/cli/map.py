@@ -62,15 +62,13 @@ def map_image(
 
 
 def _tell(outcome: "MapOutcome", output: Path, *, quiet: bool) -> None:
-    from lmfcn.mapping.legend import UNLABELLED
-
     if not quiet:
         table = Table("label", title="What there is")
         for heading in ("pixels", "share"):
             table.add_column(heading, justify="right")
         total = sum(outcome.areas.values())
-        for label, area in outcome.areas.items():
-            if area or label not in UNLABELLED:
+        for number, (label, area) in enumerate(outcome.areas.items()):
+            if area or number < outcome.n_classes:
                 table.add_row(label, f"{area:,}", f"{area / total:.1%}")
         Console().print(table)
         typer.echo(f"Map: {output / 'overlay.png'}, map.png, labels.png, probabilities.tif, areas.csv")

@@ -63,7 +63,9 @@ class MapOutcome:
     Attributes
     ----------
     areas : dict of int
-        Pixels of every label, and of what is rejected, glass and unreadable.
+        Pixels of every label in the model's order, and then of what is rejected, glass and unreadable.
+    n_classes : int
+        How many of them are labels.
     missing : list of str
         Sentences about parts of the image that could not be read.
     notes : list of str
@@ -71,6 +73,7 @@ class MapOutcome:
     """
 
     areas: dict[str, int]
+    n_classes: int
     missing: list[str]
     notes: list[str]
 
@@ -108,7 +111,7 @@ def _map_image(request: MapRequest, jobs: int, scheduler: str | None, *, verbose
         areas = write_outputs(finished, (plan.image, plan.overview), request.output, about, advance)
     missing = [sentence for block in plan.store.blocks for sentence in plan.store.missing(block)]
     named = dict(zip(finished.legend.names, areas.tolist(), strict=True))
-    return MapOutcome(named, list(dict.fromkeys(missing)), _notes(plan))
+    return MapOutcome(named, finished.legend.n_classes, list(dict.fromkeys(missing)), _notes(plan))
 
 
 @dataclass(frozen=True)
