@@ -188,9 +188,9 @@ def test_missing_packages_are_named(tmp_path, monkeypatch):
         with pytest.raises(ImportError, match=r"Whole slides need OpenSlide: pip install 'lmfcn\[wsi\]'"):
             open_level(tmp_path / "a.mrxs", resolve_view(tmp_path / "a.mrxs", View()))
 
-    def no_codec(*_):
+    def no_codec(*_, **__):
         raise ValueError("<COMPRESSION.JPEG: 7> requires the 'imagecodecs' package")
 
-    monkeypatch.setattr(TiledTiff, "_decode", no_codec)
+    monkeypatch.setattr(tifffile.TiffPage, "decode", no_codec)
     with pytest.raises(ImportError, match=r"a.tif is compressed by DEFLATE, which needs: pip install 'lmfcn"):
         TiledTiff(path)

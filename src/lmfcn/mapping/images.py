@@ -1,5 +1,6 @@
 """Images of any size, read in parts: what all sources of pixels have in common."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from lmfcn.data.images import read_image
 from lmfcn.inference.map_grid import Box, pieces
 
 _SCALED_TILE = 512
+_AT_ONCE = 1024
 _AHEAD = 3  # places that the filter of the resizing sees, and a little more
 
 
@@ -70,22 +72,18 @@ class LargeImage:
 
     def read(self, box: Box) -> Region:
         """Return the pixels of a box; tiles that cannot be read are zero, and listed."""
-        found: list[tuple[Box, np.ndarray | str]] = []
+        dtype = "float32" if self.size.pixels == "float" else self.size.pixels
+        region = Region(np.zeros((*box.shape, self.size.channels), dtype=dtype))
         for tile in self._tiles(box):
+            common = tile.overlap(box)
             try:
-                found.append((tile, self.read_tile(tile)))
+                region.pixels[common.within(box)] = self.read_tile(tile)[common.within(tile)]
             # Decoders raise nearly anything on damaged data; a full disk or memory is no fault of the image.
             except MemoryError:
                 raise
             except Exception as error:
-                found.append((tile, (str(error).splitlines() or [type(error).__name__])[0][:100]))
-        first = next((pixels for _, pixels in found if isinstance(pixels, np.ndarray)), None)
-        region = np.zeros((*box.shape, self.size.channels), dtype=self._dtype if first is None else first.dtype)
-        for tile, pixels in found:
-            if isinstance(pixels, np.ndarray):
-                common = tile.overlap(box)
-                region[common.within(box)] = pixels[common.within(tile)]
-        return Region(region, [(tile, reason) for tile, reason in found if isinstance(reason, str)])
+                region.missing.append((tile, (str(error).splitlines() or [type(error).__name__])[0][:100]))
+        return region
 
     def read_tile(self, tile: Box) -> np.ndarray:
         """Return the pixels (height, width, channels) of one whole tile."""
@@ -97,10 +95,6 @@ class LargeImage:
         tops = range(box.top // height * height, box.bottom, height)
         lefts = range(box.left // width * width, box.right, width)
         return [Box(top, left, top + height, left + width).overlap(whole) for top in tops for left in lefts]
-
-    @property
-    def _dtype(self) -> str:
-        return "float32" if self.size.pixels == "float" else self.size.pixels
 
 
 class WholeImage(LargeImage):
@@ -179,7 +173,7 @@ def thumbnail(image: LargeImage, largest: int) -> np.ndarray:
     factor = -(-max(height, width) // largest)
     small = Box(0, 0, max(1, height // factor), max(1, width // factor))
     shrunk = np.zeros((*small.shape, image.size.channels), dtype=np.float32)
-    for part in pieces(small, max(1, 1024 // factor)):
+    for part in _parts(image, small, factor):
         whole = Box(*(side * factor for side in part)).overlap(Box(0, 0, height, width))
         pixels = image.read(whole).pixels.astype(np.float32)
         rows, columns = part.shape
@@ -187,3 +181,13 @@ def thumbnail(image: LargeImage, largest: int) -> np.ndarray:
         blocks = blocks.reshape(rows, blocks.shape[0] // rows, columns, blocks.shape[1] // columns, -1)
         shrunk[part.slices] = blocks.mean(axis=(1, 3))
     return shrunk
+
+
+def _parts(image: LargeImage, small: Box, factor: int) -> Iterator[Box]:
+    """Divide what is shrunk by a factor into squares, or into bands where tiles are as wide as the image."""
+    if image.tile[1] < image.size.width:
+        yield from pieces(small, max(1, _AT_ONCE // factor))
+        return
+    rows = max(1, _AT_ONCE**2 // (image.size.width * factor))
+    for top in range(0, small.bottom, rows):
+        yield Box(top, 0, min(top + rows, small.bottom), small.right)
