@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from lmfcn.data.form import ImageForm
 from lmfcn.data.framing import describe_channels
@@ -15,6 +16,7 @@ from lmfcn.mapping.tiled_tiff import TiledTiff
 
 READERS = ("auto", "plain", "tiff", "openslide")
 _SMALL = 2**24
+_OPEN: WeakValueDictionary[tuple[Path, int, int], WholeImage] = WeakValueDictionary()
 _ONLY_SLIDES = {".czi", ".dcm", ".mrxs", ".vms", ".vmu"}  # which nothing but OpenSlide reads
 
 
@@ -54,7 +56,18 @@ def open_level(path: Path, view: View) -> LargeImage:
         return TiledTiff(path, view.level)
     if view.level != 0:
         raise ValueError(f"{path} has one level, 0, got {view.level}.")
-    return WholeImage(path)
+    return _whole(path)
+
+
+def _whole(path: Path) -> WholeImage:
+    """Open a plain image, or return it if somebody in this process has it open: it is decoded and held once."""
+    path = Path(path)
+    status = path.stat()
+    key = path.resolve(), status.st_size, status.st_mtime_ns
+    image = _OPEN.get(key)
+    if image is None:
+        image = _OPEN[key] = WholeImage(path)
+    return image
 
 
 def open_view(path: Path, view: View, form: ImageForm) -> LargeImage:

@@ -20,6 +20,9 @@ from lmfcn.mapping.png import write_palette_png
 N_STEPS = 4
 _TILE = 256
 _SMALL_TIFF = 2**31
+_LAST = "map.json"
+"""Written last and removed first, so that where it is, everything is."""
+_OTHERS = ("labels.png", "probabilities.tif", "areas.csv", "map.png", "overlay.png")
 
 
 def write_outputs(
@@ -42,6 +45,7 @@ def write_outputs(
     advance : callable
         Called after each of the `N_STEPS` steps.
     """
+    (output / _LAST).unlink(missing_ok=True)
     grid, legend = finished.grid, finished.legend
     numbered = "; ".join(f"{number} {name}" for number, name in enumerate(legend.names))
     bands = (labels for _, labels in finished.label_bands())
@@ -55,8 +59,15 @@ def write_outputs(
     _write_pictures(finished, images[1], output, areas)
     advance()
     known = {"labels": legend.names, "reject": finished.reject, "micrometres_per_pixel": images[0].size.micrometres}
-    write_text(output / "map.json", json.dumps(_described(grid) | known | about, indent=1))
+    write_text(output / _LAST, json.dumps(_described(grid) | known | about, indent=1))
     return areas
+
+
+def remove_outputs(output: Path) -> None:
+    """Remove the files of an older map from a folder, so that they do not stand beside parts of a new one."""
+    if (output / _LAST).is_file():
+        for name in (_LAST, *_OTHERS):
+            (output / name).unlink(missing_ok=True)
 
 
 def _described(grid: MapGrid) -> dict[str, int]:
