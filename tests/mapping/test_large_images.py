@@ -9,7 +9,7 @@ from lmfcn.data.form import ImageForm
 from lmfcn.data.framing import Frame, resize_image
 from lmfcn.data.images import read_image
 from lmfcn.inference.map_grid import Box
-from lmfcn.mapping.images import ScaledImage, WholeImage, thumbnail
+from lmfcn.mapping.images import ScaledImage, WholeImage, picture_of, thumbnail
 from lmfcn.mapping.levels import level_for
 from lmfcn.mapping.opening import View, open_level, open_view, resolve_view
 from lmfcn.mapping.slides import Slide
@@ -194,3 +194,17 @@ def test_missing_packages_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr(tifffile.TiffPage, "decode", no_codec)
     with pytest.raises(ImportError, match=r"a.tif is compressed by DEFLATE, which needs: pip install 'lmfcn"):
         TiledTiff(path)
+
+
+@pytest.mark.parametrize("tile", [None, (64, 64)])
+def test_pictures_are_sharp(tmp_path, tile):
+    pixels = noise(300, 210, 3)
+    tifffile.imwrite(tmp_path / "a.tif", pixels, photometric="rgb", tile=tile)
+    image = TiledTiff(tmp_path / "a.tif")
+    for size in [(200, 140), (160, 112), (300, 210), (450, 315)]:  # averaging could only make 150x105 of it
+        found = picture_of(image, *size)
+        assert found.dtype == np.uint8
+        assert np.abs(found.astype(int) - resize_image(pixels, size)).max() <= 1
+    small = picture_of(image, 75, 50)
+    means = pixels[:, :208].reshape(75, 4, 52, 4, 3).mean(axis=(1, 3))
+    assert np.abs(small.astype(float) - resize_image(np.rint(means).astype(np.uint8), (75, 50))).max() <= 1

@@ -320,3 +320,16 @@ def test_a_model_for_other_channels(request_grey, model_files):
     with pytest.raises(ValueError, match=r"a.png has 1 channel of uint8, but the model was trained on images with 3"):
         map_image(replace(request_grey, model=model_files / "rgb.lmfcn"))
     assert not request_grey.output.exists()
+
+
+def test_a_resolution_finer_than_the_file_is_noted(request_grey, tmp_path):
+    pixels = patchwork(80, 90)[..., 0]
+    tifffile.imwrite(tmp_path / "a.tif", pixels, resolution=(40000, 40000), resolutionunit="CENTIMETER")
+    told, request = [], replace(request_grey, image=tmp_path / "a.tif", resolution=0.125)
+    map_image(request, tell=told.append)
+    assert told == [
+        "Note: The finest pixels in the file are 0.25 micrometres wide; for a resolution of 0.125 the image is enlarged"
+        " 2 times, which adds no detail."
+    ]
+    rows = list(csv.DictReader((request.output / "areas.csv").read_text().splitlines()))
+    assert sum(float(row["square_millimetres"]) for row in rows) == pytest.approx(80 * 90 * 0.25**2 / 1e6, rel=1e-3)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -10,7 +11,9 @@ from PIL import Image
 from lmfcn.data.arrays import pixel_kind
 from lmfcn.data.framing import Color, to_color
 from lmfcn.data.images import read_image
+from lmfcn.data.tiff import is_tiff
 from lmfcn.inference.map_grid import Box, pieces
+from lmfcn.mapping.pixel_size import micrometres_per_pixel
 
 _SCALED_TILE = 512
 _AT_ONCE = 1024
@@ -72,8 +75,7 @@ class LargeImage:
 
     def read(self, box: Box) -> Region:
         """Return the pixels of a box; tiles that cannot be read are zero, and listed."""
-        dtype = "float32" if self.size.pixels == "float" else self.size.pixels
-        region = Region(np.zeros((*box.shape, self.size.channels), dtype=dtype))
+        region = Region(np.zeros((*box.shape, self.size.channels), dtype=self.dtype))
         for tile in self._tiles(box):
             common = tile.overlap(box)
             try:
@@ -96,6 +98,11 @@ class LargeImage:
         lefts = range(box.left // width * width, box.right, width)
         return [Box(top, left, top + height, left + width).overlap(whole) for top in tops for left in lefts]
 
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Of the pixels."""
+        return np.dtype(np.float32 if self.size.pixels == "float" else self.size.pixels)
+
 
 class WholeImage(LargeImage):
     """A plain image file, which is decoded as a whole."""
@@ -105,11 +112,16 @@ class WholeImage(LargeImage):
         self._pixels = read_image(path)
         height, width, channels = self._pixels.shape
         self.tile = (height, width)
-        self.size = ImageSize(height, width, channels, pixel_kind(self._pixels), [(height, width)])
+        self.size = ImageSize(height, width, channels, pixel_kind(self._pixels), [(height, width)], _noted(path))
 
     def read_tile(self, tile: Box) -> np.ndarray:
         """Return all pixels."""
         return self._pixels[tile.slices]
+
+
+def _noted(path: Path) -> float | None:
+    with path.open("rb") as file:
+        return micrometres_per_pixel(path) if is_tiff(file.read(4)) else None
 
 
 class ColoredImage(LargeImage):
@@ -160,8 +172,8 @@ class ScaledImage(LargeImage):
 def _resize(pixels: np.ndarray, size: tuple[int, int], box: tuple[float, float, float, float]) -> np.ndarray:
     """Scale the part of an image within `box` (left, top, right, bottom), channel by channel."""
     planes = [
-        np.asarray(Image.fromarray(plane).resize(size[::-1], Image.Resampling.BILINEAR, box=box))
-        for plane in np.moveaxis(pixels.astype(np.float32), 2, 0)
+        np.asarray(Image.fromarray(plane.astype(np.float32)).resize(size[::-1], Image.Resampling.BILINEAR, box=box))
+        for plane in np.moveaxis(pixels, 2, 0)
     ]
     scaled = np.stack(planes, axis=2)
     return scaled if pixels.dtype == np.float32 else np.rint(scaled).astype(pixels.dtype)
@@ -169,17 +181,30 @@ def _resize(pixels: np.ndarray, size: tuple[int, int], box: tuple[float, float, 
 
 def thumbnail(image: LargeImage, largest: int) -> np.ndarray:
     """Return an image (height, width, channels) of at most `largest` pixels a side, by averaging, in little memory."""
+    return _shrunk(image, -(-max(image.size.height, image.size.width) // largest), np.dtype(np.float32))
+
+
+def picture_of(image: LargeImage, height: int, width: int) -> np.ndarray:
+    """Return the whole image in another size, sharp: averaged to no less than that, and then scaled."""
+    factor = max(1, min(image.size.height // height, image.size.width // width))
+    # In its own kind of pixels, because it may be nearly twice as large as the picture in either direction.
+    shrunk = _shrunk(image, factor, image.dtype)
+    return _resize(shrunk, (height, width), (0, 0, shrunk.shape[1], shrunk.shape[0]))
+
+
+def _shrunk(image: LargeImage, factor: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return an image a whole number of times smaller, by averaging."""
     height, width = image.size.height, image.size.width
-    factor = -(-max(height, width) // largest)
     small = Box(0, 0, max(1, height // factor), max(1, width // factor))
-    shrunk = np.zeros((*small.shape, image.size.channels), dtype=np.float32)
+    shrunk = np.zeros((*small.shape, image.size.channels), dtype=dtype)
     for part in _parts(image, small, factor):
         whole = Box(*(side * factor for side in part)).overlap(Box(0, 0, height, width))
         pixels = image.read(whole).pixels.astype(np.float32)
         rows, columns = part.shape
         blocks = pixels[: rows * factor, : columns * factor]
         blocks = blocks.reshape(rows, blocks.shape[0] // rows, columns, blocks.shape[1] // columns, -1)
-        shrunk[part.slices] = blocks.mean(axis=(1, 3))
+        means = blocks.mean(axis=(1, 3))
+        shrunk[part.slices] = means if shrunk.dtype == np.float32 else np.rint(means)
     return shrunk
 
 

@@ -13,8 +13,8 @@ import tifffile
 from lmfcn.files import unfinished_file, write_text
 from lmfcn.inference.map_grid import Box, MapGrid
 from lmfcn.mapping.finished import FinishedMap
-from lmfcn.mapping.images import LargeImage, thumbnail
-from lmfcn.mapping.pictures import LARGEST_PICTURE, as_rgb, picture_size, write_label_picture, write_overlay
+from lmfcn.mapping.images import LargeImage, picture_of
+from lmfcn.mapping.pictures import as_rgb, picture_size, write_label_picture, write_overlay
 from lmfcn.mapping.png import write_palette_png
 
 N_STEPS = 4
@@ -82,9 +82,10 @@ def _described(grid: MapGrid) -> dict[str, int]:
 
 
 def _write_pictures(finished: FinishedMap, overview: LargeImage, output: Path, areas: np.ndarray) -> None:
-    labels = finished.picture(*picture_size(finished.grid.height, finished.grid.width))
+    height, width = picture_size(finished.grid.height, finished.grid.width)
+    labels = finished.picture(height, width)
     write_label_picture(output / "map.png", labels, finished.legend, areas)
-    shown = as_rgb(thumbnail(overview, LARGEST_PICTURE), overview.size.pixels)
+    shown = as_rgb(picture_of(overview, height, width), overview.size.pixels)
     write_overlay(output / "overlay.png", labels, shown, finished.legend, areas)
 
 

@@ -33,9 +33,8 @@ def write_label_picture(path: Path, labels: np.ndarray, legend: Legend, areas: n
 
 
 def write_overlay(path: Path, labels: np.ndarray, image: np.ndarray, legend: Legend, areas: np.ndarray) -> None:
-    """Write labels (height, width) over an image (any height and width, 3); rejected windows and glass stay bare."""
-    picture = Image.fromarray(image).resize(labels.shape[::-1], Image.Resampling.BILINEAR)
-    below = np.asarray(picture).astype(np.float32)
+    """Write labels (height, width) over an image (height, width, 3); rejected windows and glass stay bare."""
+    below = image.astype(np.float32)
     colours = legend.colours.astype(np.float32)
     opacity = np.full(len(colours), _OPACITY, dtype=np.float32)
     opacity[[legend.rejected, legend.glass]] = 0

@@ -12,10 +12,10 @@ from lmfcn.data.tiff import n_alpha, orientation, usual_pixels
 from lmfcn.inference.map_grid import Box
 from lmfcn.mapping.images import ImageSize, LargeImage
 from lmfcn.mapping.levels import check_level
+from lmfcn.mapping.pixel_size import tiff_micrometres
 from lmfcn.mapping.recent import RecentTiles
 
 _GREY_OR_COLOUR = {0, 1, 2, 6}  # white is zero, black is zero, RGB, YCbCr, which becomes RGB
-_MICROMETRE = 5
 _SQUARE = 512
 _LARGEST_PIECE = 2**30
 _KEPT_BYTES = 2**28
@@ -54,7 +54,9 @@ class TiledTiff(LargeImage):
         self._check(page, levels[level].axes)
         channels = len(self._pages) * int(page.samplesperpixel) - self._alpha
         kind = pixel_kind(usual_pixels(np.zeros((1, 1, 1), dtype=page.dtype), inverted=False))
-        self.size = ImageSize(*sizes[level], channels, kind, sizes, _micrometres(tiff, sizes, level))
+        finest = tiff_micrometres(tiff)
+        micrometres = None if finest is None else finest * sizes[0][1] / sizes[level][1]
+        self.size = ImageSize(*sizes[level], channels, kind, sizes, micrometres)
 
     def read_tile(self, tile: Box) -> np.ndarray:
         """Return the pixels of one tile, decoded now or a moment ago."""
@@ -153,11 +155,3 @@ def _has_plain_rows(page: Any) -> bool:
 def _height_width(level: Any) -> tuple[int, int]:
     sizes = dict(zip(level.axes, level.shape, strict=True))
     return sizes["Y"], sizes["X"]
-
-
-def _micrometres(tiff: tifffile.TiffFile, sizes: list[tuple[int, int]], level: int) -> float | None:
-    page: Any = tiff.pages[0]
-    if "XResolution" not in page.tags or page.resolutionunit not in (2, 3):
-        return None
-    per_micrometre = float(page.get_resolution(_MICROMETRE)[0])
-    return sizes[0][1] / sizes[level][1] / per_micrometre if per_micrometre > 0 else None
