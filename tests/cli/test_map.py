@@ -190,6 +190,13 @@ def test_images_that_cannot_be(command, model_path, image_path, tmp_path):
     assert (code, "is not in the safetensors format" in err) == (2, True)
 
 
+def test_an_output_that_is_a_file(command, model_path, image_path, tmp_path):
+    (tmp_path / "out.png").write_text("mine")
+    code, _, err = command("map", model_path, image_path, "-o", tmp_path / "out.png")
+    assert (code, f"{tmp_path / 'out.png'} is a file; give the name of a folder." in err) == (2, True)
+    assert (tmp_path / "out.png").read_text() == "mine"
+
+
 def test_channels_that_do_not_fit(command, image_path, tmp_path):
     grey = save_model(tmp_path / "grey.lmfcn", channels=1)
     code, _, err = command("map", grey, image_path)

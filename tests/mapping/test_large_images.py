@@ -1,4 +1,5 @@
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ from PIL import Image
 
 from lmfcn.data.form import ImageForm
 from lmfcn.data.framing import Frame, resize_image
-from lmfcn.data.images import read_image
+from lmfcn.data.images import ImageError, read_image
 from lmfcn.inference.map_grid import Box
 from lmfcn.mapping.images import ScaledImage, WholeImage, picture_of, thumbnail
 from lmfcn.mapping.levels import level_for
@@ -208,3 +209,16 @@ def test_pictures_are_sharp(tmp_path, tile):
     small = picture_of(image, 75, 50)
     means = pixels[:, :208].reshape(75, 4, 52, 4, 3).mean(axis=(1, 3))
     assert np.abs(small.astype(float) - resize_image(np.rint(means).astype(np.uint8), (75, 50))).max() <= 1
+
+
+def test_files_for_another_reader(tmp_path, monkeypatch):
+    Image.fromarray(noise(40, 40)).save(tmp_path / "a.png")
+    with pytest.raises(
+        ValueError, match=r"a\.png cannot be read as a TIFF \(not a TIFF file.*\); choose another reader"
+    ):
+        open_level(tmp_path / "a.png", View("tiff"))
+    monkeypatch.setattr("lmfcn.mapping.images.read_image", partial(read_image, max_pixels=1000))
+    with pytest.raises(
+        ImageError, match=r"a\.png: claims 40x40 pixels, more than the 1000 allowed; save it as a tiled"
+    ):
+        open_level(tmp_path / "a.png", View("plain"))

@@ -114,12 +114,10 @@ class BlockMapper:
 
 def lost_block(grid: MapGrid, block: Box, n_classes: int) -> BlockResult:
     """Return what is known of a block that ended every process that was given it: nothing."""
-    (top, left), (bottom, right) = (
-        [place * grid.stride for place in block[:2]],
-        [(last - 1) * grid.stride + grid.window for last in block[2:]],
-    )
+    first = (start * grid.stride for start in block[:2])
+    last = ((end - 1) * grid.stride + grid.window for end in block[2:])
     reason = "every process that was given them died; the likeliest reason is too little memory for so many at once"
-    return BlockResult(_nothing(block, n_classes), [f"{_place(Box(top, left, bottom, right))}: {reason}"])
+    return BlockResult(_nothing(block, n_classes), [f"{_place(Box(*first, *last))}: {reason}"])
 
 
 def _nothing(block: Box, n_classes: int) -> np.ndarray:

@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 
 from lmfcn.data.form import ImageForm
 from lmfcn.data.framing import describe_channels
-from lmfcn.data.images import ImageError
+from lmfcn.data.images import ImageError, TooManyPixelsError
 from lmfcn.data.tiff import is_tiff
 from lmfcn.mapping.images import ColoredImage, LargeImage, ScaledImage, WholeImage
 from lmfcn.mapping.levels import level_for
@@ -61,13 +61,19 @@ def open_level(path: Path, view: View) -> LargeImage:
 
 def _whole(path: Path) -> WholeImage:
     """Open a plain image, or return it if somebody in this process has it open: it is decoded and held once."""
-    path = Path(path)
     status = path.stat()
     key = path.resolve(), status.st_size, status.st_mtime_ns
     image = _OPEN.get(key)
     if image is None:
-        image = _OPEN[key] = WholeImage(path)
+        image = _OPEN[key] = _decoded(path)
     return image
+
+
+def _decoded(path: Path) -> WholeImage:
+    try:
+        return WholeImage(path)
+    except TooManyPixelsError as error:
+        raise TooManyPixelsError(path, f"{error.reason}; save it as a tiled TIFF") from error
 
 
 def open_view(path: Path, view: View, form: ImageForm) -> LargeImage:

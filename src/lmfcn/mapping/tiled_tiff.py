@@ -36,7 +36,7 @@ class TiledTiff(LargeImage):
 
     def __init__(self, path: Path, level: int = 0) -> None:
         self.path = path
-        tiff = tifffile.TiffFile(path)
+        tiff = _open(path)
         weakref.finalize(self, tiff.close)
         levels = tiff.series[0].levels
         sizes = [_height_width(found) for found in levels]
@@ -137,6 +137,13 @@ class TiledTiff(LargeImage):
                 ) from error
         except Exception:
             return  # of course: there was nothing to decode
+
+
+def _open(path: Path) -> tifffile.TiffFile:
+    try:
+        return tifffile.TiffFile(path)
+    except tifffile.TiffFileError as error:
+        raise ValueError(f"{path} cannot be read as a TIFF ({error}); choose another reader.") from error
 
 
 def _piece(page: Any) -> tuple[int, int]:
