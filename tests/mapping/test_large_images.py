@@ -12,7 +12,7 @@ from lmfcn.data.images import ImageError, read_image
 from lmfcn.inference.map_grid import Box
 from lmfcn.mapping.images import ScaledImage, WholeImage, picture_of, thumbnail
 from lmfcn.mapping.levels import level_for
-from lmfcn.mapping.opening import View, open_level, open_view, resolve_view
+from lmfcn.mapping.opening import READERS, View, open_level, open_view, resolve_view
 from lmfcn.mapping.slides import Slide
 from lmfcn.mapping.tiled_tiff import TiledTiff
 
@@ -94,8 +94,9 @@ def test_who_reads_what(tmp_path):
     tifffile.imwrite(tmp_path / "tiled.tif", noise(200, 200, 3), tile=(64, 64), photometric="rgb")
     found = [resolve_view(tmp_path / name, View()).reader for name in ("a.png", "small.tif", "tiled.tif")]
     assert found == ["plain", "plain", "tiff"]
-    with pytest.raises(FileNotFoundError, match=r"none\.tif does not exist"):
-        resolve_view(tmp_path / "none.tif", View())
+    for reader in READERS:
+        with pytest.raises(FileNotFoundError, match=r"none\.tif does not exist"):
+            resolve_view(tmp_path / "none.tif", View(reader), 0.5)
     (tmp_path / "bad.tif").write_bytes(b"II*\0" + bytes(30))
     with pytest.raises(ValueError, match=r"bad.tif: is damaged or truncated"):
         resolve_view(tmp_path / "bad.tif", View())

@@ -13,6 +13,7 @@ NOTED = {
     "72 dpi": ({"resolution": (72, 72), "resolutionunit": "INCH"}, None),
     "96 dpi in centimetres": ({"resolution": (37.8, 37.8), "resolutionunit": "CENTIMETER"}, None),
     "no unit": ({"resolution": (4, 4), "resolutionunit": "NONE"}, None),
+    "zero": ({"resolution": (0, 0), "resolutionunit": "INCH"}, None),
     "nothing": ({}, None),
     "OME": ({"ome": True, "metadata": {"PhysicalSizeX": 0.5, "PhysicalSizeXUnit": "µm"}}, 0.5),
     "OME in nanometres": ({"ome": True, "metadata": {"PhysicalSizeX": 250, "PhysicalSizeXUnit": "nm"}}, 0.25),

@@ -11,7 +11,6 @@ from PIL import Image
 from lmfcn.data.arrays import pixel_kind
 from lmfcn.data.framing import Color, to_color
 from lmfcn.data.images import read_image
-from lmfcn.data.tiff import is_tiff
 from lmfcn.inference.map_grid import Box, pieces
 from lmfcn.mapping.pixel_size import micrometres_per_pixel
 
@@ -112,16 +111,12 @@ class WholeImage(LargeImage):
         self._pixels = read_image(path)
         height, width, channels = self._pixels.shape
         self.tile = (height, width)
-        self.size = ImageSize(height, width, channels, pixel_kind(self._pixels), [(height, width)], _noted(path))
+        kind, micrometres = pixel_kind(self._pixels), micrometres_per_pixel(path)
+        self.size = ImageSize(height, width, channels, kind, [(height, width)], micrometres)
 
     def read_tile(self, tile: Box) -> np.ndarray:
         """Return all pixels."""
         return self._pixels[tile.slices]
-
-
-def _noted(path: Path) -> float | None:
-    with path.open("rb") as file:
-        return micrometres_per_pixel(path) if is_tiff(file.read(4)) else None
 
 
 class ColoredImage(LargeImage):

@@ -11,6 +11,7 @@ from lmfcn.data.images import ImageError, TooManyPixelsError
 from lmfcn.data.tiff import is_tiff
 from lmfcn.mapping.images import ColoredImage, LargeImage, ScaledImage, WholeImage
 from lmfcn.mapping.levels import level_for
+from lmfcn.mapping.pixel_size import micrometres_per_pixel
 from lmfcn.mapping.slides import Slide, slide_vendor
 from lmfcn.mapping.tiled_tiff import TiledTiff
 
@@ -40,11 +41,17 @@ class View:
 
 def resolve_view(path: Path, view: View, resolution: float | None = None) -> View:
     """Return the view with the reader that suits the file, and for a resolution in micrometres its level and scale."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist or is not a file.")
     view = View(_reader(path) if view.reader == "auto" else view.reader, view.level, view.scale)
     if resolution is None:
         return view
-    size = open_level(path, View(view.reader)).size
-    level, scale = level_for(path, [width for _, width in size.levels], size.micrometres, resolution)
+    if view.reader == "plain":  # which would have to be decoded, and has one level
+        widths, micrometres = [1], micrometres_per_pixel(path)
+    else:
+        size = open_level(path, View(view.reader)).size
+        widths, micrometres = [width for _, width in size.levels], size.micrometres
+    level, scale = level_for(path, widths, micrometres, resolution)
     return View(view.reader, level, scale)
 
 
@@ -94,8 +101,6 @@ def open_view(path: Path, view: View, form: ImageForm) -> LargeImage:
 
 def _reader(path: Path) -> str:
     """Return who reads a file: OpenSlide what scanners write, tifffile tiles, Pillow and others the rest."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist or is not a file.")
     with path.open("rb") as file:
         tiff = is_tiff(file.read(4))
     vendor = slide_vendor(path)

@@ -25,7 +25,8 @@ def micrometres_per_pixel(path: Path) -> float | None:
     try:
         with tifffile.TiffFile(path) as tiff:
             return tiff_micrometres(tiff)
-    except (tifffile.TiffFileError, OSError):
+    # Notes may be damaged in any way; what can be read without them is no worse for that.
+    except Exception:
         return None
 
 
