@@ -11,7 +11,7 @@ from large_images import break_tile, quarters, save_model, save_pyramid
 from lmfcn.data.form import ImageForm
 from lmfcn.data.framing import Frame
 from lmfcn.inference.files import load, save
-from lmfcn.mapping import run
+from lmfcn.mapping.blocks import BlockMapper
 from random_models import random_model
 
 WRITTEN = ["areas.csv", "labels.png", "map.json", "map.png", "overlay.png", "probabilities.tif"]
@@ -87,23 +87,25 @@ def test_two_processes_come_to_the_same(where, mapped, monkeypatch, model_path, 
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Several blocks in a small image; returns the list of those that are computed."""
-    computed, whole = [], run.map_block
+    computed, whole = [], BlockMapper.__call__
     monkeypatch.setattr("lmfcn.inference.map_grid._BLOCK_PIXELS", 128)
     monkeypatch.setattr("lmfcn.inference.map_grid._GROUP_PIXELS", 128)
 
-    def counted(model, image, block, settings):
+    def counted(mapper, block):
         if len(computed) == 2:
             computed.append("stopped")
             raise KeyboardInterrupt
         computed.append(block)
-        return whole(model, image, block, settings)
+        return whole(mapper, block)
 
-    monkeypatch.setattr(run, "map_block", counted)
+    monkeypatch.setattr(BlockMapper, "__call__", counted)
     return computed
 
 
 def test_an_interrupted_map_goes_on(mapped, small_blocks, model_path, image_path, tmp_path):
-    assert mapped(image_path, "--stride", 32)[0] == 130
+    code, out, err = mapped(image_path, "--stride", 32)
+    assert (code, out) == (130, "")
+    assert "Stopped; 2 of 4 blocks are kept, the same command goes on.\n" in err
     assert written(tmp_path / "out") == []
     assert mapped(image_path, "--stride", 32)[0] == 0
     computed = [block for block in small_blocks if block != "stopped"]
@@ -112,12 +114,28 @@ def test_an_interrupted_map_goes_on(mapped, small_blocks, model_path, image_path
     np.testing.assert_array_equal(tifffile.imread(tmp_path / "out" / "probabilities.tif"), whole.probabilities)
 
 
-def test_other_options_start_anew(mapped, image_path, tmp_path):
+def test_a_folder_with_another_map_is_refused(mapped, image_path, tmp_path):
     assert mapped(image_path, "--stride", 32)[0] == 0
-    code, out, err = mapped(image_path, "--stride", 16)
+    code, _, err = mapped(image_path, "--stride", 16)
+    out = tmp_path / "out"
+    sentence = "with stride 32 instead of 16; choose another folder with -o, or remove"
+    assert (code, err) == (2, f"Error: {out} holds another map: {sentence} {out / 'blocks'} to begin anew.\n")
+    assert written(out) == WRITTEN
+    assert tifffile.imread(out / "probabilities.tif").shape == (10, 12, 3)
+
+
+def test_names_are_shown_as_they_are_and_notes_go_to_standard_error(command, image_path, tmp_path):
+    frame = Frame(fit="resize", size=(32, 32))
+    names = ["[bold]wood", "a[/b]", "glass"]
+    save(random_model(names, ImageForm(3, "uint8", frame), ("last",)), tmp_path / "odd.lmfcn")
+    code, out, err = command("map", tmp_path / "odd.lmfcn", image_path, "--stride", 32)
     assert code == 0
-    assert "blocks of the former run were not used" in out + err
-    assert tifffile.imread(tmp_path / "out" / "probabilities.tif").shape == (19, 24, 3)
+    assert all(f"│ {name} " in out for name in names)
+    assert "(no class)" not in out
+    assert "Note: The model was trained on images that had been resized to 32x32 pixels" in err
+    assert "Note" not in out
+    code, quiet, err = command("map", tmp_path / "odd.lmfcn", image_path, "--stride", 32, "--quiet")
+    assert (code, quiet, err) == (0, out, "")
 
 
 def test_a_broken_tile_is_named_and_the_rest_is_mapped(mapped, tmp_path):
@@ -170,6 +188,13 @@ def test_images_that_cannot_be(command, model_path, image_path, tmp_path):
     assert (code, "text.tif: is not an image of a known format" in err) == (2, True)
     code, _, err = command("map", image_path, image_path)
     assert (code, "is not in the safetensors format" in err) == (2, True)
+
+
+def test_an_output_that_is_a_file(command, model_path, image_path, tmp_path):
+    (tmp_path / "out.png").write_text("mine")
+    code, _, err = command("map", model_path, image_path, "-o", tmp_path / "out.png")
+    assert (code, f"{tmp_path / 'out.png'} is a file; give the name of a folder." in err) == (2, True)
+    assert (tmp_path / "out.png").read_text() == "mine"
 
 
 def test_channels_that_do_not_fit(command, image_path, tmp_path):

@@ -160,3 +160,12 @@ def test_images_unlike_those_of_the_training(model):
         model.map(some_image(40, 40, 3), 24, 8)
     with pytest.raises(ValueError, match="X has float pixels, but the classifier was fitted on uint8 ones"):
         model.map(some_image(40, 40, 1, np.float32), 24, 8)
+
+
+@pytest.mark.parametrize(
+    ("image", "got"),
+    [("file.png", "'file.png'"), (np.zeros((1, 64, 64, 1), np.uint8), r"\(1, 64, 64, 1\)"), (np.zeros(64), r"\(64,\)")],
+)
+def test_what_is_no_single_image_is_refused_in_words_about_maps(model, image, got):
+    with pytest.raises(ValueError, match=rf"image must be one array of .*, got {got}; for files there is `lmfcn map`"):
+        model.map(image)

@@ -1,4 +1,5 @@
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -7,11 +8,11 @@ from PIL import Image
 
 from lmfcn.data.form import ImageForm
 from lmfcn.data.framing import Frame, resize_image
-from lmfcn.data.images import read_image
+from lmfcn.data.images import ImageError, read_image
 from lmfcn.inference.map_grid import Box
-from lmfcn.mapping.images import ScaledImage, WholeImage, thumbnail
+from lmfcn.mapping.images import ScaledImage, WholeImage, picture_of, thumbnail
 from lmfcn.mapping.levels import level_for
-from lmfcn.mapping.opening import View, open_level, open_view, resolve_view
+from lmfcn.mapping.opening import READERS, View, open_level, open_view, resolve_view
 from lmfcn.mapping.slides import Slide
 from lmfcn.mapping.tiled_tiff import TiledTiff
 
@@ -93,8 +94,9 @@ def test_who_reads_what(tmp_path):
     tifffile.imwrite(tmp_path / "tiled.tif", noise(200, 200, 3), tile=(64, 64), photometric="rgb")
     found = [resolve_view(tmp_path / name, View()).reader for name in ("a.png", "small.tif", "tiled.tif")]
     assert found == ["plain", "plain", "tiff"]
-    with pytest.raises(FileNotFoundError, match=r"none\.tif does not exist"):
-        resolve_view(tmp_path / "none.tif", View())
+    for reader in READERS:
+        with pytest.raises(FileNotFoundError, match=r"none\.tif does not exist"):
+            resolve_view(tmp_path / "none.tif", View(reader), 0.5)
     (tmp_path / "bad.tif").write_bytes(b"II*\0" + bytes(30))
     with pytest.raises(ValueError, match=r"bad.tif: is damaged or truncated"):
         resolve_view(tmp_path / "bad.tif", View())
@@ -188,9 +190,36 @@ def test_missing_packages_are_named(tmp_path, monkeypatch):
         with pytest.raises(ImportError, match=r"Whole slides need OpenSlide: pip install 'lmfcn\[wsi\]'"):
             open_level(tmp_path / "a.mrxs", resolve_view(tmp_path / "a.mrxs", View()))
 
-    def no_codec(*_):
+    def no_codec(*_, **__):
         raise ValueError("<COMPRESSION.JPEG: 7> requires the 'imagecodecs' package")
 
-    monkeypatch.setattr(TiledTiff, "_decode", no_codec)
+    monkeypatch.setattr(tifffile.TiffPage, "decode", no_codec)
     with pytest.raises(ImportError, match=r"a.tif is compressed by DEFLATE, which needs: pip install 'lmfcn"):
         TiledTiff(path)
+
+
+@pytest.mark.parametrize("tile", [None, (64, 64)])
+def test_pictures_are_sharp(tmp_path, tile):
+    pixels = noise(300, 210, 3)
+    tifffile.imwrite(tmp_path / "a.tif", pixels, photometric="rgb", tile=tile)
+    image = TiledTiff(tmp_path / "a.tif")
+    for size in [(200, 140), (160, 112), (300, 210), (450, 315)]:  # averaging could only make 150x105 of it
+        found = picture_of(image, *size)
+        assert found.dtype == np.uint8
+        assert np.abs(found.astype(int) - resize_image(pixels, size)).max() <= 1
+    small = picture_of(image, 75, 50)
+    means = pixels[:, :208].reshape(75, 4, 52, 4, 3).mean(axis=(1, 3))
+    assert np.abs(small.astype(float) - resize_image(np.rint(means).astype(np.uint8), (75, 50))).max() <= 1
+
+
+def test_files_for_another_reader(tmp_path, monkeypatch):
+    Image.fromarray(noise(40, 40)).save(tmp_path / "a.png")
+    with pytest.raises(
+        ValueError, match=r"a\.png cannot be read as a TIFF \(not a TIFF file.*\); choose another reader"
+    ):
+        open_level(tmp_path / "a.png", View("tiff"))
+    monkeypatch.setattr("lmfcn.mapping.images.read_image", partial(read_image, max_pixels=1000))
+    with pytest.raises(
+        ImageError, match=r"a\.png: claims 40x40 pixels, more than the 1000 allowed; save it as a tiled"
+    ):
+        open_level(tmp_path / "a.png", View("plain"))

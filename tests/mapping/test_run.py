@@ -1,6 +1,8 @@
 import csv
 import errno
 import json
+import os
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +11,10 @@ import tifffile
 from PIL import Image
 
 import lmfcn
-from lmfcn.mapping import run
+from lmfcn.data.framing import Frame
+from lmfcn.inference.files import save
+from lmfcn.mapping import images
+from lmfcn.mapping.blocks import BlockMapper
 from lmfcn.mapping.opening import View
 from lmfcn.mapping.run import MapRequest, map_image
 from patchwork import patchwork
@@ -74,20 +79,21 @@ def test_pictures_show_labels_in_their_places(request_grey):
 def test_an_interrupted_map_goes_on(request_grey, monkeypatch):
     computed = []
 
-    def counting(model, image, block, settings):
+    def counting(mapper, block):
         if len(computed) == 2:
             raise KeyboardInterrupt
         computed.append(block)
-        return original(model, image, block, settings)
+        return original(mapper, block)
 
-    original = run.map_block
-    monkeypatch.setattr(run, "map_block", counting)
+    original, told = BlockMapper.__call__, []
+    monkeypatch.setattr(BlockMapper, "__call__", counting)
     with pytest.raises(KeyboardInterrupt):
-        map_image(request_grey)
+        map_image(request_grey, tell=told.append)
+    assert told == ["Stopped; 2 of 6 blocks are kept, the same command goes on."]
     assert sorted(path.name for path in request_grey.output.iterdir()) == ["blocks"]
     first = computed.copy()
     computed[:] = []
-    monkeypatch.setattr(run, "map_block", lambda *a: computed.append(a[2]) or original(*a))
+    monkeypatch.setattr(BlockMapper, "__call__", lambda *given: computed.append(given[1]) or original(*given))
     map_image(request_grey)
     assert len(computed) == 4
     assert not set(computed) & set(first)
@@ -97,13 +103,111 @@ def test_an_interrupted_map_goes_on(request_grey, monkeypatch):
     assert len(computed) == 4
 
 
-def test_other_settings_start_anew(request_grey):
+@pytest.mark.parametrize(
+    ("changes", "difference"),
+    [
+        ({"stride": 12}, "with stride 8 instead of 12"),
+        ({"window": 32, "view": View(scale=0.9)}, "with window 24 instead of 32"),
+        ({"view": View(scale=0.9)}, "with scale 1.0 instead of 0.9"),
+        ({"block": 140}, "in other blocks"),
+        ({"tissue": True}, "with another tissue mask, or without"),
+    ],
+)
+def test_a_folder_with_another_map_is_refused_and_left_alone(request_grey, changes, difference):
     map_image(request_grey)
-    changed = replace(request_grey, stride=12)
-    outcome = map_image(changed)
-    assert outcome.notes == ["Model, image or options had changed: blocks of the former run were not used."]
-    found = tifffile.imread(request_grey.output / "probabilities.tif")
-    assert np.array_equal(found, in_memory(changed).probabilities)
+    before = contents(request_grey.output)
+    with pytest.raises(ValueError, match=rf"out holds another map: {difference}; choose another folder with -o, or re"):
+        map_image(replace(request_grey, **changes))
+    assert contents(request_grey.output) == before
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_other_models_images_and_versions_are_refused(request_grey, tmp_path):
+    map_image(request_grey)
+    Image.fromarray(patchwork(150, 210)[..., 0]).save(tmp_path / "b.png")
+    with pytest.raises(ValueError, match=r"out holds another map: of .*a\.png; choose"):
+        map_image(replace(request_grey, image=tmp_path / "b.png"))
+    other = lmfcn.load(request_grey.model)
+    other.classes[0] = "still"
+    save(other, tmp_path / "other.lmfcn")
+    with pytest.raises(ValueError, match="another map: of another model; choose"):
+        map_image(replace(request_grey, model=tmp_path / "other.lmfcn"))
+    os.utime(request_grey.image, (1, 1))
+    with pytest.raises(ValueError, match="another map: of the image before it was changed; choose"):
+        map_image(request_grey)
+    (request_grey.output / "blocks" / "settings.json").write_text("{")
+    with pytest.raises(ValueError, match=r"another version of lmfcn; choose .* remove .*blocks to begin anew"):
+        map_image(request_grey)
+
+
+def test_files_of_two_maps_never_stand_side_by_side(request_grey, monkeypatch):
+    map_image(request_grey)
+    shutil.rmtree(request_grey.output / "blocks")
+    monkeypatch.setattr(BlockMapper, "__call__", interrupted_at(BlockMapper.__call__, 1))
+    with pytest.raises(KeyboardInterrupt):
+        map_image(replace(request_grey, stride=12))
+    assert sorted(path.name for path in request_grey.output.iterdir()) == ["blocks"]
+
+
+def test_a_map_that_cannot_begin_costs_nothing(request_grey, monkeypatch):
+    map_image(request_grey)
+    shutil.rmtree(request_grey.output / "blocks")
+    before = contents(request_grey.output)
+    monkeypatch.setattr(BlockMapper, "__call__", interrupted_at(BlockMapper.__call__, 0))
+    with pytest.raises(KeyboardInterrupt):
+        map_image(replace(request_grey, stride=12))
+    assert contents(request_grey.output) == before
+
+
+def interrupted_at(original, number):
+    calls = []
+
+    def function(mapper, block):
+        calls.append(block)
+        if len(calls) > number:
+            raise KeyboardInterrupt
+        return original(mapper, block)
+
+    return function
+
+
+def test_without_map_json_files_are_not_complete(request_grey, monkeypatch):
+    map_image(request_grey)
+
+    def fail(*_):
+        raise RuntimeError
+
+    monkeypatch.setattr("lmfcn.mapping.outputs.write_overlay", fail)
+    with pytest.raises(RuntimeError):
+        map_image(replace(request_grey, reject=0.6))
+    assert not (request_grey.output / "map.json").exists()
+
+
+def test_a_plain_image_is_decoded_once(request_grey, monkeypatch):
+    decoded, read = [], images.read_image
+    monkeypatch.setattr(images, "read_image", lambda path: decoded.append(path) or read(path))
+    map_image(replace(request_grey, tissue=True))
+    assert decoded == [request_grey.image]
+
+
+def test_notes_come_before_the_work(request_grey, tmp_path, monkeypatch):
+    model = lmfcn.load(request_grey.model)
+    model.form = replace(model.form, frame=Frame(fit="resize", size=(24, 24)))
+    save(model, tmp_path / "resized.lmfcn")
+    told = []
+
+    def stop(*_):
+        told.append("work")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(BlockMapper, "__call__", stop)
+    with pytest.raises(KeyboardInterrupt):
+        map_image(replace(request_grey, model=tmp_path / "resized.lmfcn"), tell=told.append)
+    assert told[0].startswith("Note: The model was trained on images that had been resized to 24x24 pixels; if they")
+    assert told[1:] == ["work", "Stopped; 0 of 6 blocks are kept, the same command goes on."]
 
 
 def test_doubtful_windows_are_rejected(request_grey):
@@ -144,6 +248,7 @@ def test_a_broken_tile_costs_its_windows_only(request_slide):
     with request_slide.image.open("r+b") as file:
         file.seek(offset)
         file.write(bytes(count))
+    request_slide = replace(request_slide, output=request_slide.output.with_name("broken"))
     outcome = map_image(request_slide)
     (sentence,) = outcome.missing  # the tile in the second row, third column
     assert sentence.startswith("rows 64-127, columns 128-191: ")
@@ -215,3 +320,16 @@ def test_a_model_for_other_channels(request_grey, model_files):
     with pytest.raises(ValueError, match=r"a.png has 1 channel of uint8, but the model was trained on images with 3"):
         map_image(replace(request_grey, model=model_files / "rgb.lmfcn"))
     assert not request_grey.output.exists()
+
+
+def test_a_resolution_finer_than_the_file_is_noted(request_grey, tmp_path):
+    pixels = patchwork(80, 90)[..., 0]
+    tifffile.imwrite(tmp_path / "a.tif", pixels, resolution=(40000, 40000), resolutionunit="CENTIMETER")
+    told, request = [], replace(request_grey, image=tmp_path / "a.tif", resolution=0.125)
+    map_image(request, tell=told.append)
+    assert told == [
+        "Note: The finest pixels in the file are 0.25 micrometres wide; for a resolution of 0.125 the image is enlarged"
+        " 2 times, which adds no detail."
+    ]
+    rows = list(csv.DictReader((request.output / "areas.csv").read_text().splitlines()))
+    assert sum(float(row["square_millimetres"]) for row in rows) == pytest.approx(80 * 90 * 0.25**2 / 1e6, rel=1e-3)

@@ -4,11 +4,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 from typer import Option
 
-from lmfcn.cli.arguments import ModelFile
+from lmfcn.cli.arguments import ModelFile, Quiet
+from lmfcn.cli.telling import Teller
 
 if TYPE_CHECKING:
     from lmfcn.mapping.run import MapOutcome
@@ -34,16 +33,18 @@ def map_image(
         bool | None, Option("--tissue-mask/--no-tissue-mask", help="Pass over glass; in whole slides by default.")
     ] = None,
     reader: Annotated[str, Option(help="auto, plain, tiff or openslide.")] = "auto",
-    jobs: Annotated[int, Option("--jobs", "-j", min=1, help="Processes on this machine.")] = 1,
-    scheduler: Annotated[str | None, Option(metavar="ADDRESS", help="A dask scheduler whose workers do it.")] = None,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bar, no table.")] = False,
+    jobs: Annotated[
+        int | None, Option("--jobs", "-j", min=1, help="Processes on this machine, each with one thread.")
+    ] = None,
+    scheduler: Annotated[str | None, Option(metavar="ADDRESS", help="Of a dask cluster that does the work.")] = None,
+    quiet: Quiet = False,
 ) -> None:
     """Map which texture is where in an image, and how much there is of each.
 
     A window slides over the image and gets the label that the model would give to it if it were cut out. Writes
     overlay.png and map.png to look at, labels.png (a pixel per window), probabilities.tif, areas.csv and map.json.
     Images of any size go through in blocks; interrupted, the same command goes on. Ends with code 1 if a part of the
-    image could not be read.
+    image could not be mapped.
     """
     from lmfcn.mapping.opening import READERS, View
     from lmfcn.mapping.run import MapRequest
@@ -56,27 +57,19 @@ def map_image(
     request = MapRequest(
         model, image, output, window, stride, View(reader, level, scale), resolution, tissue_mask, reject
     )
-    outcome = run(request, jobs=jobs, scheduler=scheduler, verbose=not quiet)
-    _tell(outcome, output, quiet=quiet)
+    teller = Teller(quiet)
+    outcome = run(request, jobs=jobs, scheduler=scheduler, verbose=not quiet, tell=teller.note)
+    _tell(teller, outcome, output)
     raise typer.Exit(1 if outcome.missing else 0)
 
 
-def _tell(outcome: "MapOutcome", output: Path, *, quiet: bool) -> None:
-    from lmfcn.mapping.legend import UNLABELLED
-
-    if not quiet:
-        table = Table("label", title="What there is")
-        for heading in ("pixels", "share"):
-            table.add_column(heading, justify="right")
-        total = sum(outcome.areas.values())
-        for label, area in outcome.areas.items():
-            if area or label not in UNLABELLED:
-                table.add_row(label, f"{area:,}", f"{area / total:.1%}")
-        Console().print(table)
-        typer.echo(f"Map: {output / 'overlay.png'}, map.png, labels.png, probabilities.tif, areas.csv")
-    for note in outcome.notes:
-        typer.echo(f"Note: {note}")
+def _tell(teller: Teller, outcome: "MapOutcome", output: Path) -> None:
+    total = sum(outcome.areas.values())
+    rows = [[label, f"{area:,}", f"{area / total:.1%}"] for label, area in outcome.areas.items()]
+    shown = [row for number, row in enumerate(rows) if number < outcome.n_classes or row[1] != "0"]
+    teller.table(["label", "pixels", "share"], shown)
+    teller.say(f"Map: {output / 'overlay.png'}, map.png, labels.png, probabilities.tif, areas.csv")
     for sentence in outcome.missing[:_SHOWN]:
-        typer.echo(f"Could not be read: {sentence}", err=True)
+        typer.echo(f"Could not be mapped: {sentence}", err=True)
     if len(outcome.missing) > _SHOWN:
         typer.echo(f"... and {len(outcome.missing) - _SHOWN} more", err=True)

@@ -175,7 +175,13 @@ class TextureModel(nn.Module):
         >>> model.map(np.zeros((64, 96), dtype=np.uint8), window=32, stride=16).probabilities.shape
         (3, 5, 2)
         """
-        pixels = to_color(check_images(np.asarray(image)[None])[0], self.form.frame.color)
+        pixels = np.asarray(image)
+        if pixels.ndim not in (2, 3):
+            raise ValueError(
+                "image must be one array of the shape (height, width) or (height, width, channels), got"
+                f" {pixels.shape if pixels.ndim else repr(image)}; for files there is `lmfcn map`."
+            )
+        pixels = to_color(check_images(pixels[None])[0], self.form.frame.color)
         check_like_training((pixels.shape[2], pixel_kind(pixels)), self.form.channels, self.form.pixels)
         mapper = self.mapper()
         window = mapper.window(self.form.frame.size) if window is None else window

@@ -11,14 +11,22 @@ from typing import Any
 import numpy as np
 
 from lmfcn.files import write_bytes, write_text
-from lmfcn.inference.files import load
-from lmfcn.inference.map_grid import Box
+from lmfcn.inference.map_grid import Box, MapGrid
 from lmfcn.inference.maps import Mapper
+from lmfcn.inference.model import TextureModel
 from lmfcn.mapping.images import LargeImage
 from lmfcn.mapping.opening import View, open_view
 from lmfcn.mapping.tissue import TissueMask
 
-_FORMAT = 1
+_FORMAT = 2
+_OTHER = {
+    "format": "of another version of lmfcn",
+    "model": "of another model",
+    "image_state": "of the image before it was changed",
+    "tissue": "with another tissue mask, or without",
+    "blocks": "in other blocks",
+}
+"""How maps are told apart whose settings say nothing to people."""
 
 
 @dataclass(frozen=True)
@@ -57,57 +65,98 @@ class BlockResult:
     missing: list[str]
 
 
-def map_block(model_path: Path, image_path: Path, block: Box, settings: MapSettings) -> BlockResult:
-    """Map the windows of one block; model and image stay open for the next one."""
-    stamps = tuple(path.stat().st_mtime_ns for path in (model_path, image_path))
-    mapper, image = _opened(model_path, image_path, settings.view, stamps)
-    grid = mapper.grid((image.size.height, image.size.width), settings.window, settings.stride)
-    wanted = np.ones(block.shape, dtype=bool)
-    if settings.tissue is not None:
-        wanted = settings.tissue.wanted(grid, block)
-    if not wanted.any():
-        return BlockResult(np.full((*block.shape, mapper.n_classes), np.nan, dtype=np.float32), [])
-    region = grid.region(block)
-    read = image.read(region)
-    missing = []
-    for box, reason in read.missing:
-        touched = grid.touching(box).overlap(block)
-        if wanted[touched.within(block)].any():
-            missing.append(f"rows {box.top}-{box.bottom - 1}, columns {box.left}-{box.right - 1}: {reason}")
-        wanted[touched.within(block)] = False
-    return BlockResult(mapper.block(read.pixels, grid, block, wanted), missing)
+@dataclass(frozen=True)
+class BlockMapper:
+    """Maps blocks wherever it is sent, with the model that it carries; model and image stay ready for the next one.
+
+    Parameters
+    ----------
+    model : TextureModel
+    image_path : Path
+        Absolute; workers may have been started elsewhere.
+    settings : MapSettings
+    """
+
+    model: TextureModel
+    image_path: Path
+    settings: MapSettings
+
+    def __call__(self, block: Box) -> BlockResult:
+        """Map the windows of one block."""
+        mapper, image, settings = self._mapper, self._image, self.settings
+        grid = mapper.grid((image.size.height, image.size.width), settings.window, settings.stride)
+        wanted = np.ones(block.shape, dtype=bool)
+        if settings.tissue is not None:
+            wanted = settings.tissue.wanted(grid, block)
+        if not wanted.any():
+            return BlockResult(_nothing(block, mapper.n_classes), [])
+        read = image.read(grid.region(block))
+        missing = []
+        for box, reason in read.missing:
+            touched = grid.touching(box).overlap(block)
+            if wanted[touched.within(block)].any():
+                missing.append(f"{_place(box)}: {reason}")
+            wanted[touched.within(block)] = False
+        return BlockResult(mapper.block(read.pixels, grid, block, wanted), missing)
+
+    def __reduce__(self) -> tuple[type, tuple[TextureModel, Path, MapSettings]]:
+        # Workers pass it on to each other, but an open image cannot travel.
+        return type(self), (self.model, self.image_path, self.settings)
+
+    @functools.cached_property
+    def _mapper(self) -> Mapper:
+        return self.model.mapper()
+
+    @functools.cached_property
+    def _image(self) -> LargeImage:
+        return open_view(self.image_path, self.settings.view, self.model.form)
 
 
-@functools.lru_cache(maxsize=1)
-def _opened(
-    model_path: Path,
-    image_path: Path,
-    view: View,
-    stamps: tuple[int, ...],  # noqa: ARG001, files that have changed are opened again
-) -> tuple[Mapper, LargeImage]:
-    model = load(model_path)
-    return model.mapper(), open_view(image_path, view, model.form)
+def lost_block(grid: MapGrid, block: Box, n_classes: int) -> BlockResult:
+    """Return what is known of a block that ended every process that was given it: nothing."""
+    first = (start * grid.stride for start in block[:2])
+    last = ((end - 1) * grid.stride + grid.window for end in block[2:])
+    reason = "every process that was given them died; the likeliest reason is too little memory for so many at once"
+    return BlockResult(_nothing(block, n_classes), [f"{_place(Box(*first, *last))}: {reason}"])
+
+
+def _nothing(block: Box, n_classes: int) -> np.ndarray:
+    return np.full((*block.shape, n_classes), np.nan, dtype=np.float32)
+
+
+def _place(pixels: Box) -> str:
+    return f"rows {pixels.top}-{pixels.bottom - 1}, columns {pixels.left}-{pixels.right - 1}"
 
 
 class BlockStore:
-    """A folder that holds finished blocks, and what they were made with.
+    """A folder that holds finished blocks, and what they were made with; blocks of another map are refused.
 
-    Blocks of other settings are thrown away when the folder is opened.
+    Nothing is written or removed before `begin`.
     """
 
     def __init__(self, folder: Path, blocks: list[Box], made_with: dict[str, Any]) -> None:
         self._folder, self.blocks = folder, blocks
-        folder.mkdir(parents=True, exist_ok=True)
-        described = json.dumps({"format": _FORMAT, **made_with}, indent=1, sort_keys=True)
-        settings = folder / "settings.json"
-        self.started_anew = settings.is_file() and settings.read_text(encoding="utf-8") != described
-        if self.started_anew or not settings.is_file():
-            for old in [*folder.glob("block-*.npy"), *folder.glob("block-*.txt")]:
-                old.unlink()
-            write_text(settings, described)
+        self._made_with = {"format": _FORMAT, **made_with}
+        found = _read_settings(folder / "settings.json")
+        self.is_new = found != self._made_with
+        if self.is_new and any(folder.glob("block-*.npy")):
+            raise ValueError(
+                f"{folder.parent} holds another map: {_difference(found or {}, self._made_with)}; choose another folder"
+                f" with -o, or remove {folder} to begin anew."
+            )
+
+    def begin(self) -> None:
+        """Make the folder ready for the blocks of this map."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for old in self._folder.glob("block-*.txt"):
+            old.unlink()
+        write_text(self._folder / "settings.json", json.dumps(self._made_with, indent=1, sort_keys=True))
+        self.is_new = False
 
     def unfinished(self) -> list[Box]:
         """Return the blocks that have not been computed, or of which something could not be read."""
+        if self.is_new:
+            return self.blocks
         return [block for block in self.blocks if self.missing(block) or not self._path(block).is_file()]
 
     def add(self, block: Box, result: BlockResult) -> None:
@@ -145,14 +194,32 @@ class BlockStore:
         return self._folder / f"block-{block.top}-{block.left}.npy"
 
 
-def made_with(model_path: Path, image_path: Path, settings: MapSettings) -> dict[str, Any]:
+def made_with(model_path: Path, image_path: Path, settings: MapSettings, blocks: list[Box]) -> dict[str, Any]:
     """Return what tells a map from others, as JSON can hold it."""
     status = image_path.stat()
     return {
         "model": hashlib.sha256(model_path.read_bytes()).hexdigest(),
-        "image": [str(image_path.resolve()), status.st_size, status.st_mtime_ns],
+        "image": str(image_path.resolve()),
+        "image_state": [status.st_size, status.st_mtime_ns],
         "window": settings.window,
         "stride": settings.stride,
-        "view": asdict(settings.view),
+        **asdict(settings.view),
         "tissue": None if settings.tissue is None else hashlib.sha256(settings.tissue.tissue.tobytes()).hexdigest(),
+        "blocks": hashlib.sha256(json.dumps(blocks).encode()).hexdigest(),
     }
+
+
+def _read_settings(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """Tell in a few words how a map that was found differs from the one that is wanted; one thing will do."""
+    name = next(name for name in wanted if found.get(name) != wanted[name])
+    if name == "image":
+        return f"of {found.get(name)}"
+    return _OTHER.get(name, f"with {name} {found.get(name)} instead of {wanted[name]}")

@@ -1,7 +1,9 @@
 """Images of any size, read in parts: what all sources of pixels have in common."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -10,8 +12,10 @@ from lmfcn.data.arrays import pixel_kind
 from lmfcn.data.framing import Color, to_color
 from lmfcn.data.images import read_image
 from lmfcn.inference.map_grid import Box, pieces
+from lmfcn.mapping.pixel_size import micrometres_per_pixel
 
 _SCALED_TILE = 512
+_AT_ONCE = 1024
 _AHEAD = 3  # places that the filter of the resizing sees, and a little more
 
 
@@ -70,22 +74,17 @@ class LargeImage:
 
     def read(self, box: Box) -> Region:
         """Return the pixels of a box; tiles that cannot be read are zero, and listed."""
-        found: list[tuple[Box, np.ndarray | str]] = []
+        region = Region(np.zeros((*box.shape, self.size.channels), dtype=self.dtype))
         for tile in self._tiles(box):
+            common = tile.overlap(box)
             try:
-                found.append((tile, self.read_tile(tile)))
+                region.pixels[common.within(box)] = self.read_tile(tile)[common.within(tile)]
             # Decoders raise nearly anything on damaged data; a full disk or memory is no fault of the image.
             except MemoryError:
                 raise
             except Exception as error:
-                found.append((tile, (str(error).splitlines() or [type(error).__name__])[0][:100]))
-        first = next((pixels for _, pixels in found if isinstance(pixels, np.ndarray)), None)
-        region = np.zeros((*box.shape, self.size.channels), dtype=self._dtype if first is None else first.dtype)
-        for tile, pixels in found:
-            if isinstance(pixels, np.ndarray):
-                common = tile.overlap(box)
-                region[common.within(box)] = pixels[common.within(tile)]
-        return Region(region, [(tile, reason) for tile, reason in found if isinstance(reason, str)])
+                region.missing.append((tile, (str(error).splitlines() or [type(error).__name__])[0][:100]))
+        return region
 
     def read_tile(self, tile: Box) -> np.ndarray:
         """Return the pixels (height, width, channels) of one whole tile."""
@@ -99,8 +98,9 @@ class LargeImage:
         return [Box(top, left, top + height, left + width).overlap(whole) for top in tops for left in lefts]
 
     @property
-    def _dtype(self) -> str:
-        return "float32" if self.size.pixels == "float" else self.size.pixels
+    def dtype(self) -> np.dtype[Any]:
+        """Of the pixels."""
+        return np.dtype(np.float32 if self.size.pixels == "float" else self.size.pixels)
 
 
 class WholeImage(LargeImage):
@@ -111,7 +111,8 @@ class WholeImage(LargeImage):
         self._pixels = read_image(path)
         height, width, channels = self._pixels.shape
         self.tile = (height, width)
-        self.size = ImageSize(height, width, channels, pixel_kind(self._pixels), [(height, width)])
+        kind, micrometres = pixel_kind(self._pixels), micrometres_per_pixel(path)
+        self.size = ImageSize(height, width, channels, kind, [(height, width)], micrometres)
 
     def read_tile(self, tile: Box) -> np.ndarray:
         """Return all pixels."""
@@ -166,8 +167,8 @@ class ScaledImage(LargeImage):
 def _resize(pixels: np.ndarray, size: tuple[int, int], box: tuple[float, float, float, float]) -> np.ndarray:
     """Scale the part of an image within `box` (left, top, right, bottom), channel by channel."""
     planes = [
-        np.asarray(Image.fromarray(plane).resize(size[::-1], Image.Resampling.BILINEAR, box=box))
-        for plane in np.moveaxis(pixels.astype(np.float32), 2, 0)
+        np.asarray(Image.fromarray(plane.astype(np.float32)).resize(size[::-1], Image.Resampling.BILINEAR, box=box))
+        for plane in np.moveaxis(pixels, 2, 0)
     ]
     scaled = np.stack(planes, axis=2)
     return scaled if pixels.dtype == np.float32 else np.rint(scaled).astype(pixels.dtype)
@@ -175,15 +176,38 @@ def _resize(pixels: np.ndarray, size: tuple[int, int], box: tuple[float, float, 
 
 def thumbnail(image: LargeImage, largest: int) -> np.ndarray:
     """Return an image (height, width, channels) of at most `largest` pixels a side, by averaging, in little memory."""
+    return _shrunk(image, -(-max(image.size.height, image.size.width) // largest), np.dtype(np.float32))
+
+
+def picture_of(image: LargeImage, height: int, width: int) -> np.ndarray:
+    """Return the whole image in another size, sharp: averaged to no less than that, and then scaled."""
+    factor = max(1, min(image.size.height // height, image.size.width // width))
+    # In its own kind of pixels, because it may be nearly twice as large as the picture in either direction.
+    shrunk = _shrunk(image, factor, image.dtype)
+    return _resize(shrunk, (height, width), (0, 0, shrunk.shape[1], shrunk.shape[0]))
+
+
+def _shrunk(image: LargeImage, factor: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return an image a whole number of times smaller, by averaging."""
     height, width = image.size.height, image.size.width
-    factor = -(-max(height, width) // largest)
     small = Box(0, 0, max(1, height // factor), max(1, width // factor))
-    shrunk = np.zeros((*small.shape, image.size.channels), dtype=np.float32)
-    for part in pieces(small, max(1, 1024 // factor)):
+    shrunk = np.zeros((*small.shape, image.size.channels), dtype=dtype)
+    for part in _parts(image, small, factor):
         whole = Box(*(side * factor for side in part)).overlap(Box(0, 0, height, width))
         pixels = image.read(whole).pixels.astype(np.float32)
         rows, columns = part.shape
         blocks = pixels[: rows * factor, : columns * factor]
         blocks = blocks.reshape(rows, blocks.shape[0] // rows, columns, blocks.shape[1] // columns, -1)
-        shrunk[part.slices] = blocks.mean(axis=(1, 3))
+        means = blocks.mean(axis=(1, 3))
+        shrunk[part.slices] = means if shrunk.dtype == np.float32 else np.rint(means)
     return shrunk
+
+
+def _parts(image: LargeImage, small: Box, factor: int) -> Iterator[Box]:
+    """Divide what is shrunk by a factor into squares, or into bands where tiles are as wide as the image."""
+    if image.tile[1] < image.size.width:
+        yield from pieces(small, max(1, _AT_ONCE // factor))
+        return
+    rows = max(1, _AT_ONCE**2 // (image.size.width * factor))
+    for top in range(0, small.bottom, rows):
+        yield Box(top, 0, min(top + rows, small.bottom), small.right)

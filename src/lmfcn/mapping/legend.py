@@ -9,9 +9,8 @@ _MOST_CLASSES = 250
 # Okabe and Ito's colours, which most people can tell apart.
 _FIRST = ["0072b2", "e69f00", "009e73", "cc79a7", "f0e442", "d55e00", "56b4e9", "5d3a9b"]
 _GOLDEN = 0.618034
-REJECTED, GLASS, UNREADABLE = "rejected", "glass", "unreadable"
-UNLABELLED = {REJECTED: (150, 150, 150), GLASS: (255, 255, 255), UNREADABLE: (0, 0, 0)}
-"""What a window may be instead of a class, and its colour."""
+_UNLABELLED = {"rejected": (150, 150, 150), "glass": (255, 255, 255), "unreadable": (0, 0, 0)}
+"""What a window may be instead of a class, and its colour; their numbers follow those of the classes."""
 
 
 @dataclass(frozen=True)
@@ -21,7 +20,7 @@ class Legend:
     Attributes
     ----------
     names : list of str
-        The classes in the model's order, then rejected, glass, unreadable.
+        The classes in the model's order, then rejected, glass, unreadable; no two are alike.
     colours : array of uint8 (n, 3)
     """
 
@@ -31,17 +30,32 @@ class Legend:
     @property
     def n_classes(self) -> int:
         """Number of classes."""
-        return len(self.names) - len(UNLABELLED)
+        return len(self.names) - len(_UNLABELLED)
+
+    @property
+    def rejected(self) -> int:
+        """Number of windows whose label is too doubtful."""
+        return self.n_classes
+
+    @property
+    def glass(self) -> int:
+        """Number of windows without tissue."""
+        return self.n_classes + 1
+
+    @property
+    def unreadable(self) -> int:
+        """Number of windows on damaged parts of the image."""
+        return self.n_classes + 2
 
     def labels(self, probabilities: np.ndarray, wanted: np.ndarray | None, reject: float) -> np.ndarray:
         """Return the number (rows, columns) of what is shown for probabilities (rows, columns, n_classes)."""
         unknown = np.isnan(probabilities[..., 0])
         known = np.nan_to_num(probabilities)
         labels = known.argmax(axis=2).astype(np.uint8)
-        labels[known.max(axis=2) < reject] = self.n_classes
-        labels[unknown] = self.n_classes + 2
+        labels[known.max(axis=2) < reject] = self.rejected
+        labels[unknown] = self.unreadable
         if wanted is not None:
-            labels[~wanted] = self.n_classes + 1
+            labels[~wanted] = self.glass
         return labels
 
 
@@ -55,4 +69,13 @@ def legend_of(classes: np.ndarray) -> Legend:
         rgb = colorsys.hsv_to_rgb(number * _GOLDEN % 1, 0.65, brightness)
         colours.append(tuple(round(255 * part) for part in rgb))
     names = [str(label) for label in classes.tolist()]
-    return Legend([*names, *UNLABELLED], np.array([*colours, *UNLABELLED.values()], dtype=np.uint8))
+    for unlabelled in _UNLABELLED:
+        names.append(_unlike(names, unlabelled))
+    return Legend(names, np.array([*colours, *_UNLABELLED.values()], dtype=np.uint8))
+
+
+def _unlike(names: list[str], name: str) -> str:
+    """Return a name that no class has."""
+    while name in names:
+        name = f"{name} (no class)"
+    return name

@@ -3,18 +3,21 @@
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 from lmfcn.data.form import ImageForm
 from lmfcn.data.framing import describe_channels
-from lmfcn.data.images import ImageError
+from lmfcn.data.images import ImageError, TooManyPixelsError
 from lmfcn.data.tiff import is_tiff
 from lmfcn.mapping.images import ColoredImage, LargeImage, ScaledImage, WholeImage
 from lmfcn.mapping.levels import level_for
+from lmfcn.mapping.pixel_size import micrometres_per_pixel
 from lmfcn.mapping.slides import Slide, slide_vendor
 from lmfcn.mapping.tiled_tiff import TiledTiff
 
 READERS = ("auto", "plain", "tiff", "openslide")
 _SMALL = 2**24
+_OPEN: WeakValueDictionary[tuple[Path, int, int], WholeImage] = WeakValueDictionary()
 _ONLY_SLIDES = {".czi", ".dcm", ".mrxs", ".vms", ".vmu"}  # which nothing but OpenSlide reads
 
 
@@ -38,11 +41,17 @@ class View:
 
 def resolve_view(path: Path, view: View, resolution: float | None = None) -> View:
     """Return the view with the reader that suits the file, and for a resolution in micrometres its level and scale."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist or is not a file.")
     view = View(_reader(path) if view.reader == "auto" else view.reader, view.level, view.scale)
     if resolution is None:
         return view
-    size = open_level(path, View(view.reader)).size
-    level, scale = level_for(path, [width for _, width in size.levels], size.micrometres, resolution)
+    if view.reader == "plain":  # which would have to be decoded, and has one level
+        widths, micrometres = [1], micrometres_per_pixel(path)
+    else:
+        size = open_level(path, View(view.reader)).size
+        widths, micrometres = [width for _, width in size.levels], size.micrometres
+    level, scale = level_for(path, widths, micrometres, resolution)
     return View(view.reader, level, scale)
 
 
@@ -54,7 +63,24 @@ def open_level(path: Path, view: View) -> LargeImage:
         return TiledTiff(path, view.level)
     if view.level != 0:
         raise ValueError(f"{path} has one level, 0, got {view.level}.")
-    return WholeImage(path)
+    return _whole(path)
+
+
+def _whole(path: Path) -> WholeImage:
+    """Open a plain image, or return it if somebody in this process has it open: it is decoded and held once."""
+    status = path.stat()
+    key = path.resolve(), status.st_size, status.st_mtime_ns
+    image = _OPEN.get(key)
+    if image is None:
+        image = _OPEN[key] = _decoded(path)
+    return image
+
+
+def _decoded(path: Path) -> WholeImage:
+    try:
+        return WholeImage(path)
+    except TooManyPixelsError as error:
+        raise TooManyPixelsError(path, f"{error.reason}; save it as a tiled TIFF") from error
 
 
 def open_view(path: Path, view: View, form: ImageForm) -> LargeImage:
@@ -75,8 +101,6 @@ def open_view(path: Path, view: View, form: ImageForm) -> LargeImage:
 
 def _reader(path: Path) -> str:
     """Return who reads a file: OpenSlide what scanners write, tifffile tiles, Pillow and others the rest."""
-    if not path.is_file():
-        raise FileNotFoundError(f"{path} does not exist or is not a file.")
     with path.open("rb") as file:
         tiff = is_tiff(file.read(4))
     vendor = slide_vendor(path)

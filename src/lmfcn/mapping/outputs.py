@@ -13,13 +13,16 @@ import tifffile
 from lmfcn.files import unfinished_file, write_text
 from lmfcn.inference.map_grid import Box, MapGrid
 from lmfcn.mapping.finished import FinishedMap
-from lmfcn.mapping.images import LargeImage, thumbnail
-from lmfcn.mapping.pictures import LARGEST_PICTURE, as_rgb, picture_size, write_label_picture, write_overlay
+from lmfcn.mapping.images import LargeImage, picture_of
+from lmfcn.mapping.pictures import as_rgb, picture_size, write_label_picture, write_overlay
 from lmfcn.mapping.png import write_palette_png
 
 N_STEPS = 4
 _TILE = 256
 _SMALL_TIFF = 2**31
+_LAST = "map.json"
+"""Written last and removed first, so that where it is, everything is."""
+_OTHERS = ("labels.png", "probabilities.tif", "areas.csv", "map.png", "overlay.png")
 
 
 def write_outputs(
@@ -42,6 +45,7 @@ def write_outputs(
     advance : callable
         Called after each of the `N_STEPS` steps.
     """
+    (output / _LAST).unlink(missing_ok=True)
     grid, legend = finished.grid, finished.legend
     numbered = "; ".join(f"{number} {name}" for number, name in enumerate(legend.names))
     bands = (labels for _, labels in finished.label_bands())
@@ -55,8 +59,15 @@ def write_outputs(
     _write_pictures(finished, images[1], output, areas)
     advance()
     known = {"labels": legend.names, "reject": finished.reject, "micrometres_per_pixel": images[0].size.micrometres}
-    write_text(output / "map.json", json.dumps(_described(grid) | known | about, indent=1))
+    write_text(output / _LAST, json.dumps(_described(grid) | known | about, indent=1))
     return areas
+
+
+def remove_outputs(output: Path) -> None:
+    """Remove the files of an older map from a folder, so that they do not stand beside parts of a new one."""
+    if (output / _LAST).is_file():
+        for name in (_LAST, *_OTHERS):
+            (output / name).unlink(missing_ok=True)
 
 
 def _described(grid: MapGrid) -> dict[str, int]:
@@ -71,9 +82,10 @@ def _described(grid: MapGrid) -> dict[str, int]:
 
 
 def _write_pictures(finished: FinishedMap, overview: LargeImage, output: Path, areas: np.ndarray) -> None:
-    labels = finished.picture(*picture_size(finished.grid.height, finished.grid.width))
+    height, width = picture_size(finished.grid.height, finished.grid.width)
+    labels = finished.picture(height, width)
     write_label_picture(output / "map.png", labels, finished.legend, areas)
-    shown = as_rgb(thumbnail(overview, LARGEST_PICTURE), overview.size.pixels)
+    shown = as_rgb(picture_of(overview, height, width), overview.size.pixels)
     write_overlay(output / "overlay.png", labels, shown, finished.legend, areas)
 
 

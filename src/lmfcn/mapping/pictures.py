@@ -6,7 +6,7 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from lmfcn.files import unfinished_file
-from lmfcn.mapping.legend import GLASS, REJECTED, UNREADABLE, Legend
+from lmfcn.mapping.legend import Legend
 
 LARGEST_PICTURE = 2048
 _SMALLEST_PICTURE = 512
@@ -33,13 +33,12 @@ def write_label_picture(path: Path, labels: np.ndarray, legend: Legend, areas: n
 
 
 def write_overlay(path: Path, labels: np.ndarray, image: np.ndarray, legend: Legend, areas: np.ndarray) -> None:
-    """Write labels (height, width) over an image (any height and width, 3); rejected windows and glass stay bare."""
-    picture = Image.fromarray(image).resize(labels.shape[::-1], Image.Resampling.BILINEAR)
-    below = np.asarray(picture).astype(np.float32)
+    """Write labels (height, width) over an image (height, width, 3); rejected windows and glass stay bare."""
+    below = image.astype(np.float32)
     colours = legend.colours.astype(np.float32)
     opacity = np.full(len(colours), _OPACITY, dtype=np.float32)
-    opacity[[legend.names.index(REJECTED), legend.names.index(GLASS)]] = 0
-    opacity[legend.names.index(UNREADABLE)] = 1
+    opacity[[legend.rejected, legend.glass]] = 0
+    opacity[legend.unreadable] = 1
     shares = opacity[labels][..., None]
     blended = below * (1 - shares) + colours[labels] * shares
     _write(path, _beside_legend(np.rint(blended).astype(np.uint8), legend, areas, bare=True))
@@ -70,7 +69,7 @@ def _beside_legend(pixels: np.ndarray, legend: Legend, areas: np.ndarray, *, bar
     for line, (number, text) in enumerate(zip(there, texts, strict=True)):
         left, top = width + _MARGIN, _MARGIN + line * _LINE
         colour = tuple(legend.colours[number].tolist())
-        if bare and legend.names[number] in (REJECTED, GLASS):
+        if bare and number in (legend.rejected, legend.glass):
             colour = (255, 255, 255)
         draw.rectangle((left, top, left + _SQUARE, top + _SQUARE), fill=colour, outline=(90, 90, 90))
         draw.text((left + _SQUARE + _MARGIN // 2, top - 1), text, fill=(30, 30, 30), font=font)

@@ -1,22 +1,22 @@
 """From a model file and an image file of any size to a folder with its map."""
 
 import errno
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lmfcn.distribution import WithThreads, as_completed
+from lmfcn.distribution import LostWorkerError, WithThreads, as_completed
+from lmfcn.files import made_folder
 from lmfcn.inference.files import load
 from lmfcn.inference.map_grid import Box, MapGrid
 from lmfcn.inference.model import TextureModel
-from lmfcn.mapping.blocks import BlockResult, BlockStore, MapSettings, made_with, map_block
+from lmfcn.mapping.blocks import BlockMapper, BlockResult, BlockStore, MapSettings, lost_block, made_with
 from lmfcn.mapping.finished import FinishedMap
 from lmfcn.mapping.images import LargeImage
 from lmfcn.mapping.legend import legend_of
 from lmfcn.mapping.opening import View, open_level, open_view, resolve_view
-from lmfcn.mapping.outputs import N_STEPS, write_outputs
+from lmfcn.mapping.outputs import N_STEPS, remove_outputs, write_outputs
 from lmfcn.mapping.pictures import LARGEST_PICTURE
 from lmfcn.mapping.tissue import find_tissue
 from lmfcn.progress import item_progress
@@ -63,52 +63,58 @@ class MapOutcome:
     Attributes
     ----------
     areas : dict of int
-        Pixels of every label, and of what is rejected, glass and unreadable.
+        Pixels of every label in the model's order, and then of what is rejected, glass and unreadable.
+    n_classes : int
+        How many of them are labels.
     missing : list of str
-        Sentences about parts of the image that could not be read.
-    notes : list of str
-        What a user should know.
+        Sentences about parts of the image that could not be mapped.
     """
 
     areas: dict[str, int]
+    n_classes: int
     missing: list[str]
-    notes: list[str]
 
 
-def map_image(request: MapRequest, *, jobs: int = 1, scheduler: str | None = None, verbose: bool = False) -> MapOutcome:
+def map_image(
+    request: MapRequest,
+    *,
+    jobs: int | None = None,
+    scheduler: str | None = None,
+    verbose: bool = False,
+    tell: Callable[[str], None] | None = None,
+) -> MapOutcome:
     """Map an image block by block into a folder; blocks that are there already are not computed again.
 
     Parameters
     ----------
     request : MapRequest
-    jobs : int
-        Processes on this machine.
+    jobs : int, optional
+        Processes on this machine, of one thread each; by default this process with all its threads.
     scheduler : str, optional
-        Address of a dask scheduler instead.
+        Address of a dask scheduler instead, whose workers compute with one thread each too.
     verbose : bool
         Show a progress bar on standard error.
+    tell : callable, optional
+        Given sentences that are good to know: before the work begins, and when it is stopped.
     """
+    tell = tell or (lambda _: None)
+    plan = _plan(request)
+    for note in _notes(plan, request):
+        tell(f"Note: {note}")
     try:
-        return _map_image(request, jobs, scheduler, verbose=verbose)
+        with made_folder(request.output):
+            _compute(plan, request, jobs, scheduler, verbose=verbose)
+            return _write(plan, request, verbose=verbose)
+    except KeyboardInterrupt:
+        kept, wanted = len(plan.store.blocks) - len(plan.store.unfinished()), len(plan.store.blocks)
+        tell(f"Stopped; {kept} of {wanted} blocks are kept, the same command goes on.")
+        raise
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise OSError(
             f"No space is left for {request.output}; free some and run the same again: finished blocks are kept."
         ) from error
-
-
-def _map_image(request: MapRequest, jobs: int, scheduler: str | None, *, verbose: bool) -> MapOutcome:
-    plan = _plan(request)
-    _compute(plan.store, request, plan.settings, jobs, scheduler, verbose=verbose)
-    finished = FinishedMap(plan.store, plan.grid, legend_of(plan.model.classes), plan.settings.tissue, request.reject)
-    view = plan.settings.view
-    about = {"level": view.level, "scale": view.scale, "image": str(request.image), "model": str(request.model)}
-    with item_progress("Writing files", N_STEPS, visible=verbose) as advance:
-        areas = write_outputs(finished, (plan.image, plan.overview), request.output, about, advance)
-    missing = [sentence for block in plan.store.blocks for sentence in plan.store.missing(block)]
-    named = dict(zip(finished.legend.names, areas.tolist(), strict=True))
-    return MapOutcome(named, list(dict.fromkeys(missing)), _notes(plan))
 
 
 @dataclass(frozen=True)
@@ -135,51 +141,62 @@ def _plan(request: MapRequest) -> _Plan:
     mapper = model.mapper()
     window = mapper.window(model.form.frame.size) if request.window is None else request.window
     grid = mapper.grid((image.size.height, image.size.width), window, request.stride)
-    overview = _overview(request.image, view)
+    overview = _overview(request.image, view, image.size.levels)
     with_tissue = view.reader == "openslide" if request.tissue is None else request.tissue
     settings = MapSettings(window, request.stride, view, find_tissue(overview) if with_tissue else None)
     blocks = grid.blocks(mapper.n_latents, request.block)
-    store = BlockStore(request.output / "blocks", blocks, made_with(request.model, request.image, settings))
-    return _Plan(model, image, overview, grid, settings, store)
+    known = made_with(request.model, request.image, settings, blocks)
+    return _Plan(model, image, overview, grid, settings, BlockStore(request.output / "blocks", blocks, known))
 
 
-def _compute(
-    store: BlockStore, request: MapRequest, settings: MapSettings, jobs: int, scheduler: str | None, *, verbose: bool
-) -> None:
-    function: Callable[[Box], BlockResult] = functools.partial(
-        _map_block, request.model.resolve(), request.image.resolve(), settings
-    )
-    if jobs > 1 or scheduler is not None:
+def _compute(plan: _Plan, request: MapRequest, jobs: int | None, scheduler: str | None, *, verbose: bool) -> None:
+    function: Callable[[Box], BlockResult] = BlockMapper(plan.model, request.image.resolve(), plan.settings)
+    if jobs is not None or scheduler is not None:
         # Of one thread each, so that not a bit depends on how many there are, nor on their machines' cores.
         function = WithThreads(function, 1)
-    unfinished = store.unfinished()
+    store, unfinished = plan.store, plan.store.unfinished()
+    found = as_completed(function, unfinished, jobs=jobs or 1, scheduler=scheduler, catch=LostWorkerError)
     with item_progress(f"Mapping {request.image.name}", len(store.blocks), visible=verbose) as advance:
         for _ in range(len(store.blocks) - len(unfinished)):
             advance()
-        for block, result in as_completed(function, unfinished, jobs=jobs, scheduler=scheduler):
+        for block, result in found:
+            if store.is_new:  # not earlier, so that a map that cannot begin costs nothing
+                remove_outputs(request.output)
+                store.begin()
+            if isinstance(result, LostWorkerError):
+                result = lost_block(plan.grid, block, len(plan.model.classes))
             store.add(block, result)
             advance()
 
 
-def _map_block(model_path: Path, image_path: Path, settings: MapSettings, block: Box) -> BlockResult:
-    return map_block(model_path, image_path, block, settings)
+def _write(plan: _Plan, request: MapRequest, *, verbose: bool) -> MapOutcome:
+    finished = FinishedMap(plan.store, plan.grid, legend_of(plan.model.classes), plan.settings.tissue, request.reject)
+    view = plan.settings.view
+    about = {"level": view.level, "scale": view.scale, "image": str(request.image), "model": str(request.model)}
+    with item_progress("Writing files", N_STEPS, visible=verbose) as advance:
+        areas = write_outputs(finished, (plan.image, plan.overview), request.output, about, advance)
+    missing = [sentence for block in plan.store.blocks for sentence in plan.store.missing(block)]
+    named = dict(zip(finished.legend.names, areas.tolist(), strict=True))
+    return MapOutcome(named, finished.legend.n_classes, list(dict.fromkeys(missing)))
 
 
-def _overview(path: Path, view: View) -> LargeImage:
+def _overview(path: Path, view: View, sizes: list[tuple[int, int]]) -> LargeImage:
     """Open the coarsest level that is still good enough for pictures, in its own colours."""
-    sizes = open_level(path, replace(view, level=0)).size.levels
     good_enough = [level for level, size in enumerate(sizes) if max(size) >= LARGEST_PICTURE]
     return open_level(path, replace(view, level=max(good_enough, default=0)))
 
 
-def _notes(plan: _Plan) -> list[str]:
+def _notes(plan: _Plan, request: MapRequest) -> list[str]:
     notes = []
-    if plan.store.started_anew:
-        notes.append("Model, image or options had changed: blocks of the former run were not used.")
-    frame = plan.model.form.frame
-    if frame.fit == "resize" and frame.size is not None and plan.settings.view.scale == 1:
+    frame, scale = plan.model.form.frame, plan.settings.view.scale
+    if frame.fit == "resize" and frame.size is not None and scale == 1:
         notes.append(
             f"The model was trained on images that had been resized to {frame.size[0]}x{frame.size[1]} pixels; if they"
             " had another size before, give the factor as --scale, or textures look coarser or finer to it here."
+        )
+    if request.resolution is not None and scale > 1:
+        notes.append(
+            f"The finest pixels in the file are {request.resolution * scale:.4g} micrometres wide; for a resolution of"
+            f" {request.resolution:g} the image is enlarged {scale:.3g} times, which adds no detail."
         )
     return notes

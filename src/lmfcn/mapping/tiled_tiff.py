@@ -1,4 +1,4 @@
-"""TIFF files of any size, of which only the tiles or strips that are needed are decoded."""
+"""TIFF files of any size, of which only the tiles, strips or rows that are needed are read."""
 
 import weakref
 from pathlib import Path
@@ -12,13 +12,20 @@ from lmfcn.data.tiff import n_alpha, orientation, usual_pixels
 from lmfcn.inference.map_grid import Box
 from lmfcn.mapping.images import ImageSize, LargeImage
 from lmfcn.mapping.levels import check_level
+from lmfcn.mapping.pixel_size import tiff_micrometres
+from lmfcn.mapping.recent import RecentTiles
 
 _GREY_OR_COLOUR = {0, 1, 2, 6}  # white is zero, black is zero, RGB, YCbCr, which becomes RGB
-_MICROMETRE = 5
+_SQUARE = 512
+_LARGEST_PIECE = 2**30
+_KEPT_BYTES = 2**28
 
 
 class TiledTiff(LargeImage):
     """One level of a TIFF, tiled or in strips, its channels in tiles, planes or pages.
+
+    Strips that are not compressed are read in squares, as if they were tiles. Compressed ones are decoded as a whole,
+    and kept for a while, as all blocks of a row need the same strips.
 
     Parameters
     ----------
@@ -29,7 +36,7 @@ class TiledTiff(LargeImage):
 
     def __init__(self, path: Path, level: int = 0) -> None:
         self.path = path
-        tiff = tifffile.TiffFile(path)
+        tiff = _open(path)
         weakref.finalize(self, tiff.close)
         levels = tiff.series[0].levels
         sizes = [_height_width(found) for found in levels]
@@ -38,20 +45,26 @@ class TiledTiff(LargeImage):
         self._pages: list[Any] = list(levels[level].pages)
         page: Any = self._pages[0].keyframe
         self._inverted = page.photometric == 0
-        self._check(page, levels[level].axes)
         self._planes = int(page.samplesperpixel) if page.planarconfig == 2 else 1
         self._alpha = n_alpha(page)
-        self.tile = (page.tilelength, page.tilewidth) if page.is_tiled else (page.rowsperstrip, page.imagewidth)
+        self._piece = _piece(page)
+        self._in_rows = _has_plain_rows(page)
+        self.tile = (_SQUARE, _SQUARE) if self._in_rows else self._piece
+        self._recent = RecentTiles(0 if page.is_tiled or self._in_rows else _KEPT_BYTES)
+        self._check(page, levels[level].axes)
         channels = len(self._pages) * int(page.samplesperpixel) - self._alpha
         kind = pixel_kind(usual_pixels(np.zeros((1, 1, 1), dtype=page.dtype), inverted=False))
-        self.size = ImageSize(*sizes[level], channels, kind, sizes, _micrometres(tiff, sizes, level))
+        finest = tiff_micrometres(tiff)
+        micrometres = None if finest is None else finest * sizes[0][1] / sizes[level][1]
+        self.size = ImageSize(*sizes[level], channels, kind, sizes, micrometres)
 
     def read_tile(self, tile: Box) -> np.ndarray:
-        """Decode one tile."""
-        across = -(-self.size.width // self.tile[1])
-        number = tile.top // self.tile[0] * across + tile.left // self.tile[1]
-        count = across * -(-self.size.height // self.tile[0])
-        planes = [self._decode(page, number + plane * count) for page in self._pages for plane in range(self._planes)]
+        """Return the pixels of one tile, decoded now or a moment ago."""
+        return self._recent.get(tile, self._read_tile)
+
+    def _read_tile(self, tile: Box) -> np.ndarray:
+        read = self._rows if self._in_rows else self._decoded
+        planes = [read(page, plane, tile) for page in self._pages for plane in range(self._planes)]
         pixels = np.concatenate(planes, axis=2)[: tile.shape[0], : tile.shape[1]]
         if pixels.shape[:2] != tile.shape:
             raise ValueError("the tile is smaller than the file says")
@@ -61,16 +74,42 @@ class TiledTiff(LargeImage):
             raise ValueError("the tile has NaN or infinite pixels")
         return np.ascontiguousarray(pixels)
 
-    def _decode(self, page: Any, number: int) -> np.ndarray:
-        self._file.seek(page.dataoffsets[number])
-        data = self._file.read(page.databytecounts[number])
-        if len(data) < page.databytecounts[number]:
-            raise ValueError("the file ends before the tile does")
+    def _number(self, plane: int, row: int, column: int) -> int:
+        """Return the number in the file of the tile or strip that holds a pixel."""
+        down, across = (
+            -(-side // piece) for side, piece in zip((self.size.height, self.size.width), self._piece, strict=True)
+        )
+        return (plane * down + row // self._piece[0]) * across + column // self._piece[1]
+
+    def _decoded(self, page: Any, plane: int, tile: Box) -> np.ndarray:
+        number = self._number(plane, tile.top, tile.left)
+        data = self._read(page.dataoffsets[number], page.databytecounts[number])
         segment = page.keyframe.decode(data, number, jpegtables=page.jpegtables)[0]
         if segment is None:
             raise ValueError("the tile is empty")
         decoded: np.ndarray = segment[0]
         return decoded
+
+    def _rows(self, page: Any, plane: int, tile: Box) -> np.ndarray:
+        """Read only the bytes of one square, row by row."""
+        keyframe = page.keyframe
+        kind = np.dtype(keyframe.dtype).newbyteorder(keyframe.parent.byteorder)
+        samples = int(keyframe.samplesperpixel) // self._planes
+        rows = []
+        for row in range(tile.top, tile.bottom):
+            start = page.dataoffsets[self._number(plane, row, 0)]
+            place = row % self._piece[0] * self.size.width + tile.left
+            rows.append(self._read(start + place * samples * kind.itemsize, tile.shape[1] * samples * kind.itemsize))
+        return np.frombuffer(b"".join(rows), dtype=kind).reshape(*tile.shape, samples)
+
+    def _read(self, offset: int, count: int) -> bytes:
+        if not offset or not count:
+            raise ValueError("the tile is empty")
+        self._file.seek(offset)
+        data: bytes = self._file.read(count)
+        if len(data) < count:
+            raise ValueError("the file ends before the tile does")
+        return data
 
     def _check(self, page: Any, axes: str) -> None:
         if page.photometric not in _GREY_OR_COLOUR:
@@ -79,25 +118,47 @@ class TiledTiff(LargeImage):
             raise ValueError(f"{self.path} is stored turned; turn it upright and save it again.")
         if len(self._pages) > 1 and axes[:-2] not in ("C", "S", "Q", "I"):
             raise ValueError(f"{self.path} holds a stack with the axes {axes}; one image per file is expected.")
+        self._check_codec(page)
+        samples = len(self._pages) * int(page.samplesperpixel)
+        n_bytes = self.tile[0] * self.tile[1] * samples * np.dtype(page.dtype).itemsize
+        if n_bytes > _LARGEST_PIECE:
+            raise ValueError(
+                f"{self.path} is compressed in pieces of {self.tile[0]}x{self.tile[1]} pixels, {n_bytes / 1e9:.1f} GB"
+                " each, which can only be decoded as a whole; save it as a tiled TIFF."
+            )
+
+    def _check_codec(self, page: Any) -> None:
         try:
-            self._decode(page, 0)
+            page.decode(b"", 0, jpegtables=page.jpegtables)
         except ValueError as error:
             if "imagecodecs" in str(error):
                 raise ImportError(
                     f"{self.path} is compressed by {page.compression.name}, which needs: pip install 'lmfcn[wsi]'."
                 ) from error
         except Exception:
-            return  # a tile that is broken is told about when it is its turn
+            return  # of course: there was nothing to decode
+
+
+def _open(path: Path) -> tifffile.TiffFile:
+    try:
+        return tifffile.TiffFile(path)
+    except tifffile.TiffFileError as error:
+        raise ValueError(f"{path} cannot be read as a TIFF ({error}); choose another reader.") from error
+
+
+def _piece(page: Any) -> tuple[int, int]:
+    """Return the height and width of what a file stores as one piece, a tile or a strip."""
+    if page.is_tiled:
+        return page.tilelength, page.tilewidth
+    return min(page.rowsperstrip, page.imagelength), page.imagewidth
+
+
+def _has_plain_rows(page: Any) -> bool:
+    """Tell whether strips hold pixels as they are, so that a part of a strip can be read."""
+    as_they_are = page.compression == 1 and page.predictor == 1 and page.fillorder == 1 and not page.is_subsampled
+    return not page.is_tiled and as_they_are and page.bitspersample == 8 * np.dtype(page.dtype).itemsize
 
 
 def _height_width(level: Any) -> tuple[int, int]:
     sizes = dict(zip(level.axes, level.shape, strict=True))
     return sizes["Y"], sizes["X"]
-
-
-def _micrometres(tiff: tifffile.TiffFile, sizes: list[tuple[int, int]], level: int) -> float | None:
-    page: Any = tiff.pages[0]
-    if "XResolution" not in page.tags or page.resolutionunit not in (2, 3):
-        return None
-    per_micrometre = float(page.get_resolution(_MICROMETRE)[0])
-    return sizes[0][1] / sizes[level][1] / per_micrometre if per_micrometre > 0 else None
