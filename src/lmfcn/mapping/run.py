@@ -156,9 +156,8 @@ def _compute(plan: _Plan, request: MapRequest, jobs: int | None, scheduler: str 
         function = WithThreads(function, 1)
     store, unfinished = plan.store, plan.store.unfinished()
     found = as_completed(function, unfinished, jobs=jobs or 1, scheduler=scheduler, catch=LostWorkerError)
-    with item_progress(f"Mapping {request.image.name}", len(store.blocks), visible=verbose) as advance:
-        for _ in range(len(store.blocks) - len(unfinished)):
-            advance()
+    title, n_before = f"Mapping {request.image.name}", len(store.blocks) - len(unfinished)
+    with item_progress(title, len(store.blocks), n_before=n_before, visible=verbose) as advance:
         for block, result in found:
             if store.is_new:  # not earlier, so that a map that cannot begin costs nothing
                 remove_outputs(request.output)
