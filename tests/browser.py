@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -49,3 +50,12 @@ class Visit:
     def __call__(self, expression: str) -> Any:
         """Return the value of an expression in JavaScript."""
         return self.page.evaluate(expression)
+
+    def check_names(self) -> None:
+        """Assert that pictures and table headings are told to those who cannot see them, and headings are in order."""
+        assert self("[...document.images].filter(image => !image.alt.trim()).length") == 0
+        assert self("[...document.querySelectorAll('th')].filter(cell => !cell.scope).length") == 0
+        levels = self("[...document.querySelectorAll('h1, h2, h3')].map(node => Number(node.tagName[1]))")
+        assert levels[0] == 1
+        assert levels.count(1) == 1
+        assert all(after - before <= 1 for before, after in pairwise(levels))

@@ -1,5 +1,3 @@
-from itertools import pairwise
-
 import numpy as np
 import pytest
 
@@ -36,15 +34,10 @@ def test_a_phone_needs_no_sideways_scrolling(browser, report):
 
 def test_everything_has_a_name(browser, report):
     with Visit(browser, report) as visit:
-        assert visit("[...document.images].filter(image => !image.alt.trim()).length") == 0
+        visit.check_names()
         named = "node => !node.ariaLabel && !node.querySelector('title')"
         assert visit(f"[...document.querySelectorAll('svg')].filter({named}).length") == 0
-        assert visit("[...document.querySelectorAll('th')].filter(cell => !cell.scope).length") == 0
         assert visit("document.documentElement.lang") == "en"
-        levels = visit("[...document.querySelectorAll('h1, h2, h3')].map(node => Number(node.tagName[1]))")
-        assert levels[0] == 1
-        assert levels.count(1) == 1
-        assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
 def test_the_contents_lead_to_every_section(browser, report):

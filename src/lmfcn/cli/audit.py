@@ -9,6 +9,7 @@ import typer
 from typer import Option
 
 from lmfcn.cli.arguments import Color, Data, Quiet, Size
+from lmfcn.cli.pages import write_report
 from lmfcn.cli.telling import Teller, counted
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def audit(
     from lmfcn.explain.audit_latents import latents_for_audit
     from lmfcn.explain.audit_table import Audited, write_audit_table
     from lmfcn.files import made_folder
+    from lmfcn.report import audit_report_writer
 
     if quick and model is not None:
         raise ValueError("--quick takes the untrained network, --model yours; give one of them.")
@@ -54,7 +56,9 @@ def audit(
     audited = Audited(found, images.paths, origin)
     write_audit_table(audited, output / "audit.csv")
     _tell(audited)
-    typer.echo(f"Table: {output / 'audit.csv'}\n{_write_report(audited, images, output / 'audit.html')}")
+    typer.echo(f"Table: {output / 'audit.csv'}")
+    page, command = output / "audit.html", shlex.join(["lmfcn", *sys.argv[1:]])
+    typer.echo(write_report(audit_report_writer, page, audited, images, command, page))
 
 
 def _open(data: Path, size: int | None, color: str, *, framed_by_model: bool) -> "ImageCollection":
@@ -83,15 +87,3 @@ def _tell(audited: "Audited") -> None:
         typer.echo(f"{rank:3d}. {audited.names[position]}, labelled {label}: {'; '.join(doubts(audited, position))}")
     if len(suspects) > _SHOWN:
         typer.echo(f"     ... and {len(suspects) - _SHOWN} more")
-
-
-def _write_report(audited: "Audited", images: "ImageCollection", path: Path) -> str:
-    """Write the page and return what to say about it; without the packages for it, the table is there all the same."""
-    from lmfcn.report import audit_report_writer
-
-    try:
-        write_audit_report = audit_report_writer()
-    except ImportError as error:
-        return str(error)
-    write_audit_report(audited, images, shlex.join(["lmfcn", *sys.argv[1:]]), path)
-    return f"Report: {path}"

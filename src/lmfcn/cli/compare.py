@@ -10,6 +10,7 @@ from rich.console import Console
 from typer import Option
 
 from lmfcn.cli.arguments import Color, Data, Size
+from lmfcn.cli.pages import write_report
 
 if TYPE_CHECKING:
     from lmfcn.data import framing
@@ -52,6 +53,7 @@ def compare(
     from lmfcn.experiments.selection import DEFAULT_METHODS
     from lmfcn.files import made_folder
     from lmfcn.parameters import check_choice
+    from lmfcn.report import comparison_report_writer
 
     check_choice("--color", color, ("keep", "grey", "rgb"))
     # A quick look must not stand in the way of the comparison that follows it.
@@ -78,7 +80,8 @@ def compare(
     outcome = Outcome(comparison, comparison.runs(), failures, request.command)
     _check_measured(outcome, stopped=stopped)
     write_results(outcome, output)
-    _tell(outcome, output, _write_report(outcome, output / "report.html"))
+    page = output / "report.html"
+    _tell(outcome, output, write_report(comparison_report_writer, page, outcome, page))
     raise typer.Exit(_code(outcome, stopped=stopped))
 
 
@@ -123,18 +126,6 @@ def _check_measured(outcome: "Outcome", *, stopped: bool) -> None:
 
 def _code(outcome: "Outcome", *, stopped: bool) -> int:
     return 130 if stopped else 1 if outcome.failures else 0
-
-
-def _write_report(outcome: "Outcome", path: Path) -> str:
-    """Write the page and return what to say about it; without the packages for it, the rest is there all the same."""
-    from lmfcn.report import comparison_report_writer
-
-    try:
-        write_comparison_report = comparison_report_writer()
-    except ImportError as error:
-        return str(error)
-    write_comparison_report(outcome, path)
-    return f"Report: {path}"
 
 
 def _tell(outcome: "Outcome", output: Path, report: str) -> None:

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from typer import Option
 
+from lmfcn.cli.pages import write_report
+
 if TYPE_CHECKING:
     from lmfcn.experiments.paper.outcome import Outcome
     from lmfcn.experiments.paper.profiles import Profile
@@ -55,7 +57,7 @@ def reproduce(
     from lmfcn.experiments.paper.request import FIGURES, Request, prepare
     from lmfcn.experiments.paper.table_files import write_tables
     from lmfcn.files import made_folder
-    from lmfcn.report import paper_figures_drawer
+    from lmfcn.report import paper_figures_drawer, reproduction_report_writer
 
     roots = {"BACH": bach, "BreaKHis": breakhis, "CRC": crc, "Salzburg": stex}
     weights = {"ResNet18": resnet18_weights, "InceptionV3": inception_weights}
@@ -85,7 +87,7 @@ def reproduce(
     write_tables(outcome, output)
     _tell(outcome, output)
     stopped = stopped or _draw(figures, reproduction.profile, output, live=live)
-    typer.echo(_write_report(outcome, output))
+    typer.echo(write_report(reproduction_report_writer, output / "report.html", outcome, output))
     raise typer.Exit(130 if stopped else 1 if failures else 0)
 
 
@@ -138,15 +140,3 @@ def _tell(outcome: "Outcome", output: Path) -> None:
     for remark in outcome.remarks:
         if remark not in outcome.reproduction.notes:
             typer.echo(f"- {remark}")
-
-
-def _write_report(outcome: "Outcome", output: Path) -> str:
-    """Write the page and return what to say about it; without the packages for it, the rest is there all the same."""
-    from lmfcn.report import reproduction_report_writer
-
-    try:
-        write = reproduction_report_writer()
-    except ImportError as error:
-        return str(error)
-    write(outcome, output)
-    return f"Report: {output / 'report.html'}"
