@@ -25,8 +25,9 @@ from lmfcn.cli.serve import serve
 from lmfcn.cli.train import train
 
 _EPILOG = (
-    "Exit codes: 0 done; 1 done, but not everything was good (bad files, images unfit for training); 2 wrong use or"
-    " wrong data, with one sentence that says what; 130 stopped by Ctrl-C."
+    "Exit codes: 0 done; 1 done, but not everything was good (bad files or parts of an image, images unfit for"
+    " training, a training that failed); 2 wrong use or wrong data, with one sentence that says what; 130 stopped by"
+    " Ctrl-C."
 )
 
 app = typer.Typer(
