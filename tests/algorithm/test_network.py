@@ -15,7 +15,7 @@ def test_layers_and_shapes_are_those_of_table_1():
             shapes.append(tuple(batch.shape[1:]))
     assert shapes == [(64, 32, 48), (64, 16, 24), (128, 16, 24), (128, 8, 12), (16, 8, 12)]
     kinds = [type(layer).__name__ for layer in network.features]
-    block = ["Conv2d", "BatchNorm2d"]
+    block = ["Convolution", "BatchNorm2d"]
     assert kinds == [*block, "MaxPool2d", "ReLU", *block, "MaxPool2d", "ReLU", *block, "ReLU"]
 
 

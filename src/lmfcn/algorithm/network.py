@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor, nn
 
+from lmfcn.algorithm.convolution import Convolution
+
 POOLING = ("last", "all")
 
 
@@ -110,6 +112,6 @@ class TextureFCN(nn.Module):
 
 def _convolution(inputs: int, outputs: int, generator: torch.Generator) -> list[nn.Module]:
     # skip_init keeps torch from drawing the first weights from its global generator.
-    convolution = nn.utils.skip_init(nn.Conv2d, inputs, outputs, kernel_size=3, padding=1, bias=False)
+    convolution = nn.utils.skip_init(Convolution, inputs, outputs, kernel_size=3, padding=1, bias=False)
     nn.init.kaiming_uniform_(convolution.weight, a=math.sqrt(5), generator=generator)
     return [convolution, nn.BatchNorm2d(outputs)]

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm, conv2d
+from torch.nn.functional import batch_norm
 
+from lmfcn.algorithm.convolution import convolve
 from lmfcn.algorithm.encode import (
     Images,
     encode,
@@ -71,7 +72,7 @@ def _refresh_block(
     weight = convolution.weight * sign[:, None, None, None]
     pooled, moments = [], []
     for batch in maps:
-        convolved = conv2d(batch, weight, padding=convolution.padding)
+        convolved = convolve(batch, weight)
         moments.append(_mean_and_variance(convolved))
         pooled.append(pool(convolved))
     mean, variance = _together(moments, shares)
