@@ -57,7 +57,8 @@ def convolve(batch: Tensor, filters: Tensor) -> Tensor:
 def _saves_half(batch: Tensor, filters: Tensor) -> bool:
     """Tell whether Winograd's method needs less than half of the multiplications; then it is the faster one.
 
-    Few channels are not worth the way to the 36 points and back, and small images do not fill their tiles.
+    Few channels are not worth the way to the 36 points and back, and small images do not fill their tiles. That way
+    is counted as if it were one matrix: it takes more time than its multiplications, of which there are fewer.
     """
     tiles, (outputs, inputs) = _Tiles.of(batch), filters.shape[:2]
     pairs, there, back = inputs * outputs, _N_VALUES * inputs, _SIDE**2 * outputs
@@ -111,16 +112,15 @@ def _taps(filters: Tensor) -> Tensor:
 
 
 def _change(matrix: Tensor, values: Tensor) -> Tensor:
-    """Apply a matrix (m, k) to the first axis of values (k, i, j)."""
-    return (matrix @ values.reshape(len(values), -1)).view(-1, *values.shape[1:])
+    """Turn values (k², i, j), k by k of them everywhere, into (m², i, j) by a matrix (m, k) on both sides."""
+    m, k = matrix.shape
+    rows = (matrix @ values.reshape(k, -1)).view(m, k, -1)
+    return torch.matmul(matrix, rows).view(m**2, *values.shape[1:])
 
 
 @dataclass(frozen=True)
 class _Points:
-    """The matrices that take pixels of a tile (36) and taps of a filter (9) to 36 points, and products (36) back.
-
-    That is evaluation and interpolation of polynomials, first along the rows and then along the columns.
-    """
+    """The matrices that take a row of a tile (6) and of a filter (3) to six points, and their products (6) back."""
 
     of_tiles: Tensor
     of_filters: Tensor
@@ -137,11 +137,11 @@ def _points(dtype: torch.dtype) -> _Points:
 
     # Multiplying polynomials is evaluating both, multiplying values, and solving for the coefficients. A filter that
     # slides over a tile is the transpose of a multiplication, so solving comes first and on the side of the tile.
-    tile, kernel, output = np.linalg.inv(powers(_SIDE + 2)).T, powers(3), powers(_SIDE).T
+    of_tiles, of_filters, to_outputs = np.linalg.inv(powers(_SIDE + 2)).T, powers(3), powers(_SIDE).T
     # The product at each point may have its factor on either side; here the tile's numbers become whole ones.
-    scale = np.array([*(np.prod([p - q for q in points if q != p]) for p in points), 1.0])
-    both = [np.kron(m, m) for m in (tile * scale[:, None], kernel / scale[:, None], output)]
-    return _Points(*(torch.from_numpy(matrix).to(dtype) for matrix in both))
+    scale = np.array([[np.prod([p - q for q in points if q != p])] for p in points] + [[1.0]])
+    matrices = of_tiles * scale, of_filters / scale, to_outputs
+    return _Points(*(torch.from_numpy(matrix).to(dtype) for matrix in matrices))
 
 
 @dataclass(frozen=True)
