@@ -25,7 +25,7 @@ _POINTS = (0.0, 1.0, -1.0, 2.0, -2.0)
 
 _N_VALUES = (_SIDE + 2) ** 2
 
-_PRODUCT_BYTES = 2**22
+_PRODUCT_BYTES = 2**23
 """Memory for the products of the images that are computed at a time: as much as stays in the caches."""
 
 
