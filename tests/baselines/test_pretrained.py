@@ -75,6 +75,18 @@ def test_components_are_those_of_the_training_images(resnet_file, textures):
     )
 
 
+@pytest.mark.usefixtures("small_side")
+def test_an_image_goes_through_the_network_once_in_a_fit(resnet_file, textures, monkeypatch):
+    images, labels = textures
+    seen = []
+    features = PretrainedSVC._features
+    monkeypatch.setattr(PretrainedSVC, "_features", lambda self, part: seen.append(len(part)) or features(self, part))
+    PretrainedSVC(weights=resnet_file, random_state=0).fit(
+        images[::2], labels[::2], validation=(images[1::2], labels[1::2])
+    )
+    assert seen == [16, 16]
+
+
 def test_random_weights_come_from_the_seed():
     before = torch.get_rng_state()
     one, same, other = (load_backbone("resnet18", "random", seed) for seed in (0, 0, 1))

@@ -54,8 +54,8 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
     random_state: RandomState
 
     @abstractmethod
-    def _learn(self, data: TrainingData, random: np.random.Generator) -> None:
-        """Prepare whatever `_describe` needs."""
+    def _learn(self, data: TrainingData, random: np.random.Generator) -> Tensor | None:
+        """Prepare whatever `_describe` needs; return the training images' feature vectors if they come along."""
 
     @abstractmethod
     def _describe(self, images: LoadedImages) -> Tensor:
@@ -73,8 +73,9 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
         data = self._check_data(X, y, groups, validation, random)
         parts = [data.train] if data.validation is None else [data.train, data.validation]
         check_kernel_memory(sum(len(part) for part in parts))
-        self._learn(data, random)
-        features = torch.cat([self._describe(part.images) for part in parts])
+        first = self._learn(data, random)
+        described = [self._describe(part.images) for part in (parts if first is None else parts[1:])]
+        features = torch.cat(described if first is None else [first, *described])
         self._check_features(features)
         self._n_features_out = features.shape[1]
         labels = torch.from_numpy(np.concatenate([part.numbers for part in parts])).to(features.device)

@@ -120,13 +120,14 @@ class PretrainedSVC(FeatureSVC):
                 ' asked for by weights="random".'
             )
 
-    def _learn(self, data: TrainingData, random: np.random.Generator) -> None:
+    def _learn(self, data: TrainingData, random: np.random.Generator) -> Tensor:
         check_channels(self.backbone, data.form.channels)
         seed, self._side = int(random.integers(2**31)), BACKBONES[self.backbone].side
         self.network_ = load_backbone(self.backbone, str(self.weights), seed).to(check_device(self.device))
         features = self._features(data.train.images).cpu().numpy()
         n_components = min(self.n_components, *features.shape)
         self.pca_ = PCA(n_components, svd_solver="full").fit(features)
+        return torch.from_numpy(self.pca_.transform(features))
 
     def _describe(self, images: LoadedImages) -> Tensor:
         return torch.from_numpy(self.pca_.transform(self._features(images).cpu().numpy()))
