@@ -1,11 +1,16 @@
+import copy
+import pickle
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.functional import conv2d
 
 from lmfcn.algorithm import convolution
 from lmfcn.algorithm.convolution import Convolution, convolve, winograd
+from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.precision import convolutions_in
 
 
@@ -53,11 +58,13 @@ def test_it_is_a_convolution(sizes, room):
         torch.testing.assert_close(winograd(batch, filters), conv2d(batch, filters, padding=1))
 
 
+@pytest.mark.parametrize("room", [1, 2**22])
 @pytest.mark.parametrize(("height", "width"), [(4, 8), (5, 7), (1, 2)])
-def test_gradients_are_those_of_differences(height, width):
+def test_gradients_are_those_of_differences(height, width, room, monkeypatch):
+    monkeypatch.setattr(convolution, "_PRODUCT_BYTES", room)
     batch = drawn(3, 2, height, width, dtype=torch.float64).requires_grad_()
     filters = drawn(3, 2, 3, 3, seed=1, dtype=torch.float64).requires_grad_()
-    assert torch.autograd.gradcheck(winograd, (batch, filters))
+    assert torch.autograd.gradcheck(winograd, (batch, filters), fast_mode=True)
 
 
 def test_gradients_of_filters_alone():
@@ -65,6 +72,41 @@ def test_gradients_of_filters_alone():
     (ours,) = torch.autograd.grad(winograd(batch, filters).square().sum(), filters)
     (expected,) = torch.autograd.grad(conv2d(batch, filters, padding=1).square().sum(), filters)
     torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("side", [8, 9])
+def test_what_comes_next_may_work_in_place(side):
+    batch, filters = drawn(2, 3, side, side), drawn(4, 3, 3, 3, seed=1).requires_grad_()
+    (ours,) = torch.autograd.grad(winograd(batch, filters).relu_().sum(), filters)
+    (expected,) = torch.autograd.grad(conv2d(batch, filters, padding=1).relu_().sum(), filters)
+    torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_keep_their_precision_inside_autocast():
+    batch, filters = drawn(2, 64, 8, 8), drawn(64, 64, 3, 3, seed=1).requires_grad_()
+    (expected,) = torch.autograd.grad(winograd(batch, filters).sum(), filters)
+    with convolutions_in(bfloat16=True, device=batch.device):
+        (ours,) = torch.autograd.grad(winograd(batch, filters).sum(), filters)
+    assert torch.equal(ours, expected)
+
+
+def test_a_step_of_the_network_is_the_same_either_way(generator, monkeypatch):
+    network = TextureFCN(1, 64, generator=generator).train()
+    batch = drawn(6, 1, 20, 24)
+    network(batch).square().sum().backward()
+    ours = [weight.grad.clone() for weight in network.parameters()]
+    monkeypatch.setattr(convolution, "_is_faster", lambda *_: False)
+    network.zero_grad()
+    network(batch).square().sum().backward()
+    for weight, slope in zip(network.parameters(), ours, strict=True):
+        torch.testing.assert_close(slope, weight.grad, rtol=1e-3, atol=1e-4 * float(weight.grad.abs().max()))
+
+
+def test_repeated_calls_agree_to_the_bit():
+    batch, filters = drawn(6, 64, 16, 16), drawn(128, 64, 3, 3, seed=1).requires_grad_()
+    one, same = winograd(batch, filters), winograd(batch, filters)
+    assert torch.equal(one, same)
+    assert torch.equal(*(torch.autograd.grad(maps.square().sum(), filters)[0] for maps in (one, same)))
 
 
 def test_rounding_errors_are_as_small_as_promised():
@@ -100,13 +142,16 @@ def test_the_order_of_memory_does_not_matter():
         (128, 16, 32, False),  # the paper's last layer: too few filters
         (3, 64, 64, False),  # pixels
         (64, 128, 5, False),  # four tiles for hardly more than one
+        (64, 128, 520, False),  # more memory than it is worth
     ],
 )
-def test_it_is_used_where_it_saves_half_of_the_multiplications(products, inputs, outputs, side, is_faster):
-    batch, filters = drawn(1, inputs, side, side), drawn(outputs, inputs, 3, 3)
-    expected = conv2d(batch, filters, padding=1)
-    torch.testing.assert_close(convolve(batch, filters), expected, rtol=1e-4, atol=1e-3)
+def test_it_is_used_where_it_costs_less_than_half(products, inputs, outputs, side, is_faster):
+    batch, filters = torch.ones(1, inputs, side, side), drawn(outputs, inputs, 3, 3)
+    maps = convolve(batch, filters)
     assert len(products) == is_faster
+    torch.testing.assert_close(
+        maps[..., :5, :5], conv2d(batch[..., :6, :6], filters, padding=1)[..., :5, :5], rtol=1e-4, atol=1e-3
+    )
 
 
 def test_other_precisions_are_left_to_torch(products):
@@ -118,7 +163,7 @@ def test_other_precisions_are_left_to_torch(products):
 
 
 def test_only_training_takes_the_fast_way(products):
-    layer, batch = Convolution(64, 128, 3, padding=1, bias=False), drawn(2, 64, 16, 16)
+    layer, batch = Convolution(64, 128), drawn(2, 64, 16, 16)
     slow = layer.eval()(batch)
     assert torch.equal(slow, conv2d(batch, layer.weight, padding=1))
     assert not products
@@ -127,5 +172,20 @@ def test_only_training_takes_the_fast_way(products):
 
 
 def test_a_bias_is_not_forgotten():
-    layer, batch = Convolution(64, 128, 3, padding=1), drawn(2, 64, 16, 16)
+    layer, batch = Convolution(64, 128, bias=True), drawn(2, 64, 16, 16)
     torch.testing.assert_close(layer.train()(batch), layer.eval()(batch))
+
+
+def test_a_copy_and_a_pickle_are_the_same_layer():
+    layer, batch = Convolution(64, 64).train(), drawn(1, 64, 8, 8)
+    for other in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert isinstance(other, Convolution)
+        assert torch.equal(other(batch), layer(batch))
+
+
+def test_tracing_leaves_nothing_behind():
+    convolution._matrices.cache_clear()
+    with FakeTensorMode():
+        winograd(torch.empty(1, 2, 4, 4), torch.empty(2, 2, 3, 3))
+    batch, filters = drawn(1, 2, 4, 4), drawn(2, 2, 3, 3)
+    torch.testing.assert_close(winograd(batch, filters), conv2d(batch, filters, padding=1), rtol=1e-4, atol=1e-4)

@@ -9,31 +9,39 @@ Neural Networks, 2016.)
 
 import functools
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.amp import custom_bwd, custom_fwd
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import conv2d, pad
 
 _SIDE = 4
 """Side of an output tile."""
 
-_POINTS = (0.0, 1.0, -1.0, 2.0, -2.0)
+_EVALUATED_AT = (0.0, 1.0, -1.0, 2.0, -2.0)
 """Where the polynomials are evaluated, beside infinity. Small numbers keep the rounding errors small."""
 
 _N_VALUES = (_SIDE + 2) ** 2
 
 _PRODUCT_BYTES = 2**23
-"""Memory for the products of the images that are computed at a time: as much as stays in the caches."""
+"""Memory for the products of the images that are computed at a time, at least one: as much as stays in the caches."""
+
+_MOST_PRODUCT_BYTES = 2**28
+"""An image whose products would take more is left to torch: there is not much time to save then, but memory to lose."""
 
 
 class Convolution(nn.Conv2d):
     """A 3x3 convolution that keeps height and width; in training mode computed in the faster way.
 
-    In eval mode it is torch's own, so that a finished model gives the same numbers wherever it runs.
+    In eval mode it is torch's own: the latents of an epoch, those that the last SVM learns from, and the predictions of
+    a model, whether loaded, exported or mapped, are all computed alike.
     """
+
+    def __init__(self, in_channels: int, out_channels: int, *, bias: bool = False, device: Any = None) -> None:
+        super().__init__(in_channels, out_channels, kernel_size=3, padding=1, bias=bias, device=device)
 
     def forward(self, batch: Tensor) -> Tensor:
         """Return the maps (b, o, h, w) of a batch (b, c, h, w)."""
@@ -48,22 +56,27 @@ def convolve(batch: Tensor, filters: Tensor) -> Tensor:
     Winograd's method is used where it is the faster one, in single precision on a CPU. Its rounding errors are about
     eight times those of the direct sum, some 10⁻⁵ of the largest value.
     """
-    plain = batch.device.type == "cpu" and batch.dtype == filters.dtype == torch.float32
-    if plain and not torch.is_autocast_enabled("cpu") and _saves_half(batch, filters):
+    single_precision_on_cpu = (
+        batch.device.type == "cpu"
+        and batch.dtype == filters.dtype == torch.float32
+        and not torch.is_autocast_enabled("cpu")
+    )
+    if single_precision_on_cpu and _is_faster(batch, filters):
         return winograd(batch, filters)
     return conv2d(batch, filters, padding=1)
 
 
-def _saves_half(batch: Tensor, filters: Tensor) -> bool:
-    """Tell whether Winograd's method needs less than half of the multiplications; then it is the faster one.
+def _is_faster(batch: Tensor, filters: Tensor) -> bool:
+    """Tell whether Winograd's method is the faster one, forwards and backwards: if it costs less than half.
 
-    Few channels are not worth the way to the 36 points and back, and small images do not fill their tiles. That way
-    is counted as if it were one matrix: it takes more time than its multiplications, of which there are fewer.
+    Few channels are not worth the way to the 36 points and back, and small images do not fill their tiles. Costs are
+    multiplications; that way counts as if it were one full matrix, because it takes more time than its own.
     """
     tiles, (outputs, inputs) = _Tiles.of(batch), filters.shape[:2]
     pairs, there, back = inputs * outputs, _N_VALUES * inputs, _SIDE**2 * outputs
-    needed = tiles.rows * tiles.columns * _N_VALUES * (pairs + there + back)
-    return 2 * needed < 9 * tiles.height * tiles.width * pairs
+    cost = tiles.rows * tiles.columns * _N_VALUES * (pairs + there + back)
+    fits = tiles.product_bytes(batch, filters) <= _MOST_PRODUCT_BYTES
+    return fits and 2 * cost < 9 * tiles.height * tiles.width * pairs
 
 
 def winograd(batch: Tensor, filters: Tensor) -> Tensor:
@@ -76,34 +89,39 @@ class _Winograd(torch.autograd.Function):
     """Written out rather than left to autograd: the gradients are matrix products of the same kind."""
 
     @staticmethod
+    # Autocast would round the products.
+    @custom_fwd(device_type="cpu", cast_inputs=torch.float32)  # type: ignore[untyped-decorator]
     def forward(context: Any, batch: Tensor, filters: Tensor) -> Tensor:
         context.save_for_backward(batch, filters)
-        points, tiles = _points(filters.dtype), _Tiles.of(batch)
-        evaluated = _change(points.of_filters, _taps(filters))
+        transforms, tiles = _transforms(filters.dtype), _Tiles.of(batch)
+        evaluated = _change(transforms.of_filters, _taps(filters))
         maps = batch.new_empty(tiles.padded(len(batch), len(filters)))
         for part in tiles.parts(batch, filters):
-            products = torch.bmm(_change(points.of_tiles, tiles.overlapping(batch[part])), evaluated)
-            tiles.put(maps[part], _change(points.to_outputs, products))
-        return tiles.crop(maps)
+            products = torch.bmm(_change(transforms.of_tiles, tiles.overlapping(batch[part])), evaluated)
+            tiles.put(maps[part], _change(transforms.to_outputs, products))
+        return tiles.crop(maps).detach()  # else a view of `maps`, which nothing may change in place
 
     @staticmethod
+    @custom_bwd(device_type="cpu")  # type: ignore[untyped-decorator]
     @once_differentiable
     def backward(context: Any, slope: Tensor) -> tuple[Tensor | None, Tensor]:
         batch, filters = context.saved_tensors
-        points, tiles = _points(filters.dtype), _Tiles.of(batch)
-        evaluated = _change(points.of_filters, _taps(filters))
+        transforms, tiles = _transforms(filters.dtype), _Tiles.of(batch)
+        evaluated = _change(transforms.of_filters, _taps(filters))
         filter_slope = torch.zeros_like(evaluated)
-        batch_slope = batch.new_zeros(tiles.padded(len(batch), batch.shape[1], more=1))
+        batch_slope = None
+        if context.needs_input_grad[0]:
+            batch_slope = batch.new_zeros(tiles.padded(len(batch), batch.shape[1], more=1))
         for part in tiles.parts(batch, filters):
-            product_slope = _change(points.to_outputs.T, tiles.disjoint(slope[part]))
+            product_slope = _change(transforms.to_outputs.T, tiles.disjoint(slope[part]))
             # Computed again rather than kept, which would take more than twice the memory of the layer.
-            seen = _change(points.of_tiles, tiles.overlapping(batch[part]))
+            seen = _change(transforms.of_tiles, tiles.overlapping(batch[part]))
             filter_slope.baddbmm_(seen.transpose(1, 2), product_slope)
-            if context.needs_input_grad[0]:
+            if batch_slope is not None:
                 seen_slope = torch.bmm(product_slope, evaluated.transpose(1, 2))
-                tiles.add(batch_slope[part], _change(points.of_tiles.T, seen_slope))
-        taps_slope = _change(points.of_filters.T, filter_slope).unflatten(0, (3, 3)).permute(3, 2, 0, 1)
-        return tiles.crop(batch_slope, border=1), taps_slope
+                tiles.add(batch_slope[part], _change(transforms.of_tiles.T, seen_slope))
+        taps_slope = _change(transforms.of_filters.T, filter_slope).unflatten(0, (3, 3)).permute(3, 2, 0, 1)
+        return None if batch_slope is None else tiles.crop(batch_slope, border=1), taps_slope
 
 
 def _taps(filters: Tensor) -> Tensor:
@@ -118,8 +136,7 @@ def _change(matrix: Tensor, values: Tensor) -> Tensor:
     return torch.matmul(matrix, rows).view(m**2, *values.shape[1:])
 
 
-@dataclass(frozen=True)
-class _Points:
+class _Transforms(NamedTuple):
     """The matrices that take a row of a tile (6) and of a filter (3) to six points, and their products (6) back."""
 
     of_tiles: Tensor
@@ -127,9 +144,14 @@ class _Points:
     to_outputs: Tensor
 
 
+def _transforms(dtype: torch.dtype) -> _Transforms:
+    # Tensors are not cached: made while torch traces a network, they would be of no use ever after.
+    return _Transforms(*(torch.from_numpy(matrix).to(dtype) for matrix in _matrices()))
+
+
 @functools.cache
-def _points(dtype: torch.dtype) -> _Points:
-    points = np.array(_POINTS)
+def _matrices() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    points = np.array(_EVALUATED_AT)
 
     def powers(count: int) -> np.ndarray:
         # At infinity only the highest power counts.
@@ -140,8 +162,7 @@ def _points(dtype: torch.dtype) -> _Points:
     of_tiles, of_filters, to_outputs = np.linalg.inv(powers(_SIDE + 2)).T, powers(3), powers(_SIDE).T
     # The product at each point may have its factor on either side; here the tile's numbers become whole ones.
     scale = np.array([[np.prod([p - q for q in points if q != p])] for p in points] + [[1.0]])
-    matrices = of_tiles * scale, of_filters / scale, to_outputs
-    return _Points(*(torch.from_numpy(matrix).to(dtype) for matrix in matrices))
+    return (of_tiles * scale).round(), of_filters / scale, to_outputs
 
 
 @dataclass(frozen=True)
@@ -163,10 +184,13 @@ class _Tiles:
     def columns(self) -> int:
         return -(-self.width // _SIDE)
 
+    def product_bytes(self, batch: Tensor, filters: Tensor) -> int:
+        """Return the memory that the products, or the tiles, of one image take."""
+        return _N_VALUES * self.rows * self.columns * max(filters.shape[:2]) * batch.element_size()
+
     def parts(self, batch: Tensor, filters: Tensor) -> list[slice]:
         """Return which images of a batch to compute at a time."""
-        values = _N_VALUES * self.rows * self.columns * max(filters.shape[:2])
-        size = max(1, _PRODUCT_BYTES // (batch.element_size() * values))
+        size = max(1, _PRODUCT_BYTES // self.product_bytes(batch, filters))
         return [slice(start, start + size) for start in range(0, len(batch), size)]
 
     def padded(self, n_images: int, channels: int, more: int = 0) -> tuple[int, ...]:
@@ -175,15 +199,17 @@ class _Tiles:
 
     def overlapping(self, batch: Tensor) -> Tensor:
         """Return the 6x6 pixels (36, n_tiles, c) around every tile of images (b, c, h, w)."""
-        right, below = _SIDE * self.columns - self.width, _SIDE * self.rows - self.height
-        return self._cut(pad(batch, (1, 1 + right, 1, 1 + below)), _SIDE + 2)
+        return self._cut(batch, border=1)
 
     def disjoint(self, maps: Tensor) -> Tensor:
         """Return the 4x4 pixels (16, n_tiles, o) of every tile of maps (b, o, h, w)."""
-        right, below = _SIDE * self.columns - self.width, _SIDE * self.rows - self.height
-        return self._cut(pad(maps, (0, right, 0, below)) if right or below else maps, _SIDE)
+        return self._cut(maps, border=0)
 
-    def _cut(self, maps: Tensor, side: int) -> Tensor:
+    def _cut(self, maps: Tensor, border: int) -> Tensor:
+        right, below = _SIDE * self.columns - self.width, _SIDE * self.rows - self.height
+        if border or right or below:  # padding by nothing would be a copy
+            maps = pad(maps, (border, border + right, border, border + below))
+        side = _SIDE + 2 * border
         tiles = maps.unfold(2, side, _SIDE).unfold(3, side, _SIDE)
         return tiles.permute(4, 5, 0, 2, 3, 1).reshape(side**2, -1, maps.shape[1])
 

@@ -112,6 +112,6 @@ class TextureFCN(nn.Module):
 
 def _convolution(inputs: int, outputs: int, generator: torch.Generator) -> list[nn.Module]:
     # skip_init keeps torch from drawing the first weights from its global generator.
-    convolution = nn.utils.skip_init(Convolution, inputs, outputs, kernel_size=3, padding=1, bias=False)
+    convolution = nn.utils.skip_init(Convolution, inputs, outputs)
     nn.init.kaiming_uniform_(convolution.weight, a=math.sqrt(5), generator=generator)
     return [convolution, nn.BatchNorm2d(outputs)]

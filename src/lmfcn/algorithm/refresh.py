@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import batch_norm
+from torch.nn.functional import batch_norm, conv2d
 
-from lmfcn.algorithm.convolution import convolve
 from lmfcn.algorithm.encode import (
     Images,
     encode,
@@ -72,7 +71,7 @@ def _refresh_block(
     weight = convolution.weight * sign[:, None, None, None]
     pooled, moments = [], []
     for batch in maps:
-        convolved = convolve(batch, weight)
+        convolved = conv2d(batch, weight, padding=convolution.padding)
         moments.append(_mean_and_variance(convolved))
         pooled.append(pool(convolved))
     mean, variance = _together(moments, shares)
