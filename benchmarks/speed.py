@@ -56,7 +56,7 @@ def best_of(run: Callable[[], object], repeats: int = 5) -> float:
 def best_in_turn(runs: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Return the best time of each, taken in turn: a shared machine may be slower from one second to the next.
 
-    Each turn starts with a run that is not counted. All but the plain one run as in `fit`, with buffers that are reused.
+    Each turn starts with a run that is not counted. All but the plain one reuse their buffers, as `fit` does.
     """
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(repeats):
