@@ -26,8 +26,9 @@ _EVALUATED_AT = (0.0, 1.0, -1.0, 2.0, -2.0)
 
 _N_VALUES = (_SIDE + 2) ** 2
 
-_PRODUCT_BYTES = 2**23
-"""Memory for the products of the images that are computed at a time, at least one: as much as stays in the caches."""
+_PRODUCT_BYTES = 2**22
+"""Memory per thread for the products of the images that are computed at a time, at least one: as much as stays in the
+caches."""
 
 _MOST_PRODUCT_BYTES = 2**28
 """An image whose products would take more is left to torch: there is not much time to save then, but memory to lose."""
@@ -190,7 +191,8 @@ class _Tiles:
 
     def parts(self, batch: Tensor, filters: Tensor) -> list[slice]:
         """Return which images of a batch to compute at a time."""
-        size = max(1, _PRODUCT_BYTES // self.product_bytes(batch, filters))
+        room = _PRODUCT_BYTES * torch.get_num_threads()
+        size = max(1, room // self.product_bytes(batch, filters))
         return [slice(start, start + size) for start in range(0, len(batch), size)]
 
     def padded(self, n_images: int, channels: int, more: int = 0) -> tuple[int, ...]:
