@@ -10,6 +10,7 @@ from rich.console import Console
 from lmfcn.cli import compare as command
 from lmfcn.cli import main as commands
 from lmfcn.experiments.runs import read_runs
+from lmfcn.inference.alone import open_alone
 
 
 @pytest.fixture
@@ -97,6 +98,14 @@ def test_an_address_that_is_none_leaves_no_folder(lmfcn, folder, tmp_path):
     assert code == 2
     assert "dashboard" in said
     assert not (tmp_path / "comparison").exists()
+
+
+def test_two_comparisons_do_not_share_a_folder(lmfcn, folder, tmp_path):
+    (tmp_path / "comparison").mkdir()
+    with open_alone(tmp_path / "comparison" / "runs.lock"):
+        code, _, said = lmfcn(folder, *FAST, "--quiet")
+    assert code == 2
+    assert "wait until it has ended, or give another --output" in " ".join(said.split())
 
 
 def test_the_time_budget_ends_it_with_what_is_there(lmfcn, folder, monkeypatch, tmp_path):

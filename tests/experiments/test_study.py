@@ -15,6 +15,7 @@ from lmfcn.distribution import LostWorkerError
 from lmfcn.experiments import studies, study
 from lmfcn.experiments.runs import Cell, Run, append_run, read_lines, read_runs
 from lmfcn.experiments.tasks import Part, Parts
+from lmfcn.inference.alone import open_alone
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 QUICK = {"epochs": 2, "latent_dim": 4, "widths": (6,), "device": "cpu"}
@@ -83,6 +84,18 @@ def test_an_interrupted_study_goes_on_behind_a_broken_line(command, output):
     lines = output.read_text().splitlines()
     assert len(lines) == 3
     assert json.loads(lines[2])["seed"] == 1
+
+
+def test_two_studies_do_not_add_to_the_same_file(command, output, capsys):
+    asked = ["--methods", "LBP", "--seeds", "0"]
+    output.parent.mkdir()
+    with open_alone(output.with_suffix(".lock")):
+        assert command(*asked) == 2
+    assert "Another process is adding runs to" in capsys.readouterr().err
+    assert not output.exists()
+    # One that was killed keeps nobody out, and nothing is left behind in the end.
+    assert command(*asked) == 0
+    assert [path.name for path in output.parent.iterdir()] == ["runs.jsonl"]
 
 
 def test_a_choice_that_was_made_before_is_taken(command, output):

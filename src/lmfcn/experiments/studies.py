@@ -1,6 +1,7 @@
 """Which runs are missing, which of them can begin, and where they are kept."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +13,7 @@ from lmfcn.experiments.measuring import METHODS, ON_TOP_OF_CNN, Changes, digest_
 from lmfcn.experiments.runs import Cell, Run, append_run, read_lines
 from lmfcn.experiments.tables import NOTHING
 from lmfcn.experiments.tasks import Parts
+from lmfcn.inference.alone import open_alone, remove_alone
 
 TUNING_SEED = 0
 
@@ -117,11 +119,15 @@ class Study:
         """
         self._check_choices()
         self.output.parent.mkdir(parents=True, exist_ok=True)
+        with self._alone():
+            return self._run(report, go_on, ended, failed or report)
+
+    def _run(self, report: Report, go_on: GoOn, ended: Ended, failed: Report) -> list[str]:
         failures: list[str] = []
 
         def fail(cell: Cell, reason: Exception) -> None:
             failures.append(f"{cell.task}, {self.label_of(cell)}, seed {cell.seed}: {reason}")
-            (failed or report)(f"{failures[-1]} Going on with the next.")
+            failed(f"{failures[-1]} Going on with the next.")
 
         running: list[Cell] = []
         function = WithThreads(Measuring(self.tasks, self.changes), self.threads)
@@ -138,6 +144,21 @@ class Study:
             if error is not None:
                 fail(work.cell, error)
         return failures
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other processes from adding to the same file while the block runs: both would do the same work."""
+        path = self.output.with_suffix(".lock")
+        try:
+            file = open_alone(path)
+        except BlockingIOError as error:
+            raise ValueError(
+                f"Another process is adding runs to {self.output}; wait until it has ended, or give another --output."
+            ) from error
+        try:
+            yield
+        finally:
+            remove_alone(file, path)
 
     def cells(self) -> Iterator[Cell]:
         """Yield all cells, for each method and task the one that tunes before the others."""
