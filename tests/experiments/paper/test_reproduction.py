@@ -3,6 +3,7 @@ import json
 import re
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from lmfcn.experiments.paper.request import Request, prepare
 from lmfcn.experiments.paper.side_by_side import HEADINGS, in_words, lines_of
 from lmfcn.experiments.paper.table_files import write_tables
 from lmfcn.experiments.runs import Run, read_lines
+from lmfcn.experiments.statistics import summarize
 from published_trees import make_trees
 
 PRESET = "LMFCN, paper's preset"
@@ -266,3 +268,19 @@ def test_the_command_runs_the_same_again(tmp_path):
     ]
     assert request.wanted == ["table2", "figure1"]
     assert Request(["all"]).wanted == ["table2", "table3", "table4", "figure1", "figure3"]
+
+
+def test_the_figures_of_the_docs_are_those_of_the_runs_that_are_kept():
+    root = Path(__file__).parents[3]
+    runs = [json.loads(line) for line in (root / "benchmarks" / "reproduction.jsonl").read_text().splitlines()]
+    lines = [line.split(" | ") for line in (root / "docs" / "reproduce.md").read_text().splitlines()]
+    rows = [line for line in lines if len(line) == 8 and line[0] in ("| 2", "| 3")]
+    assert len(rows) == 9
+    for _, label, dimensions, _, here, *_ in rows:
+        name = "LMFCN" if "defaults" in label else "LMFCN, paper's preset" if label.startswith("LMFCN") else label
+        same = [run for run in runs if run["method"] == name]
+        if dimensions != "–":
+            same = [run for run in same if run["settings"]["latent_dim"] == int(dimensions)]
+        assert sorted(run["seed"] for run in same) == [0, 1, 2, 3, 4]
+        found = summarize([run["test_balanced_accuracy"] for run in same])
+        assert here == f"{found.mean:.4f} ± {found.deviation:.4f}"
