@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
+from lmfcn.alone import open_alone
 from lmfcn.cli import compare as command
 from lmfcn.cli import main as commands
 from lmfcn.experiments.runs import read_runs
-from lmfcn.inference.alone import open_alone
 
 
 @pytest.fixture

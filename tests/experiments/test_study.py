@@ -11,11 +11,11 @@ import pytest
 import pieces_of_work as pieces
 from lmfcn import make_gaussians
 from lmfcn.algorithm.errors import TrainingError
+from lmfcn.alone import open_alone
 from lmfcn.distribution import LostWorkerError
 from lmfcn.experiments import studies, study
 from lmfcn.experiments.runs import Cell, Run, append_run, read_lines, read_runs
 from lmfcn.experiments.tasks import Part, Parts
-from lmfcn.inference.alone import open_alone
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 QUICK = {"epochs": 2, "latent_dim": 4, "widths": (6,), "device": "cpu"}

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from lmfcn.inference.alone import open_alone
+from lmfcn.alone import open_alone
 from lmfcn.inference.journal import Journal
 
 ODD = "odd \udcff\n.png"

@@ -73,9 +73,10 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
         data = self._check_data(X, y, groups, validation, random)
         parts = [data.train] if data.validation is None else [data.train, data.validation]
         check_kernel_memory(sum(len(part) for part in parts))
-        first = self._learn(data, random)
-        described = [self._describe(part.images) for part in (parts if first is None else parts[1:])]
-        features = torch.cat(described if first is None else [first, *described])
+        learnt = self._learn(data, random)
+        vectors = [] if learnt is None else [learnt]
+        vectors += [self._describe(part.images) for part in parts[len(vectors) :]]
+        features = torch.cat(vectors)
         self._check_features(features)
         self._n_features_out = features.shape[1]
         labels = torch.from_numpy(np.concatenate([part.numbers for part in parts])).to(features.device)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lmfcn.algorithm.errors import TrainingError
+from lmfcn.alone import open_alone, remove_alone
 from lmfcn.distribution import LostWorkerError, WithThreads, as_completed
 from lmfcn.experiments.measuring import METHODS, ON_TOP_OF_CNN, Changes, digest_of, is_tuned, measure
 from lmfcn.experiments.runs import Cell, Run, append_run, read_lines
 from lmfcn.experiments.tables import NOTHING
 from lmfcn.experiments.tasks import Parts
-from lmfcn.inference.alone import open_alone, remove_alone
 
 TUNING_SEED = 0
 

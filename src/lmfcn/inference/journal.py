@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lmfcn.inference.alone import open_alone, remove_alone
+from lmfcn.alone import open_alone, remove_alone
 
 KIND = "lmfcn predictions"
 VERSION = 1
