@@ -16,6 +16,7 @@ from lmfcn.baselines.network_svm import RandomFCN
 from lmfcn.baselines.network_training import NetworkRecord, NetworkTraining
 from lmfcn.baselines.tuning import candidates_for
 from lmfcn.classifier import LMFCNClassifier
+from lmfcn.plans import resolved
 
 
 def quick(**changes) -> CNNClassifier:
@@ -239,5 +240,9 @@ def test_it_can_start_and_look_as_lmfcn_does(textures, monkeypatch):
 def test_everyone_is_tuned_among_the_same_rates():
     ours, theirs = candidates_for(LMFCNClassifier()), candidates_for(CNNClassifier())
     assert ours == [{}, {"learning_rate": 3e-4}, {"weight_decay": 0.1}]  # whose own rate is the other one
-    assert theirs == [{}, {"learning_rate": 1e-3}, {"weight_decay": 0.1}]
+    like_ours = {"learning_rate": 1e-3, "first_filters": "decorrelated", "views": "flips"}
+    assert theirs == [{}, {"learning_rate": 1e-3}, {"weight_decay": 0.1}, like_ours]
+    assert {"first_filters": "decorrelated", "views": "flips"}.items() <= resolved(
+        LMFCNClassifier().get_params()
+    ).items()
     assert candidates_for(RandomFCN()) == [{}]

@@ -47,6 +47,25 @@ def run_of(task, method, seed, chosen=None):
     return Run(task, method, seed, 1.0, 0.9, 0.8, 10, 10, 1.0, chosen=chosen or {})
 
 
+def test_tasks_of_the_same_images_take_over_a_choice(monkeypatch, tmp_path):
+    order = []
+
+    def measured(cell, _parts, choice, *_):
+        order.append((cell.task, cell.seed, choice))
+        yield run_of(*cell, chosen={"learning_rate": 0.5} if choice is None else dict(choice))
+
+    monkeypatch.setattr("lmfcn.experiments.studies.measure", measured)
+    output, tasks = tmp_path / "runs.jsonl", {"few": partial(tiny, None), "many": partial(tiny, None)}
+    shared = {"output": output, "changes": {}, "beside": (), "tuned_on": {"few": "many"}}
+    studies.Study(tasks, ["CNN-H"], [0, 1], **shared).run(print)
+    taken = {"learning_rate": 0.5}
+    assert order == [("many", 0, None), ("few", 0, taken), ("few", 1, taken), ("many", 1, taken)]
+    order.clear()
+    output.unlink()
+    with pytest.raises(ValueError, match="Seed 0 of many chooses the parameters of CNN-H on few, but is not in"):
+        studies.Study({"few": tasks["few"]}, ["CNN-H"], [0], **shared).run(print)
+
+
 def test_a_study_from_the_first_run_to_the_table(command, output, capsys):
     asked = ["--methods", "LMFCN", "CNN-CE", "LBP", "random-fcn", "--seeds", "1", "0"]
     assert command(*asked) == 0
@@ -59,7 +78,7 @@ def test_a_study_from_the_first_run_to_the_table(command, output, capsys):
     assert ", 2 epochs, " in told[0]
     for cell, run in runs.items():
         tuned = cell.method not in ("LMFCN", "LBP", "random-fcn")
-        assert len(run.tried) == (3 if cell.seed == 0 and tuned else 1)
+        assert len(run.tried) == (4 if cell.seed == 0 and tuned else 1)
         assert run.chosen == runs[cell._replace(seed=0)].chosen
         assert run.split == runs[cell._replace(method="LBP")].split
     assert runs["tiny", "LBP", 0].split != runs["tiny", "LBP", 1].split
@@ -107,7 +126,7 @@ def test_a_choice_that_was_made_before_is_taken(command, output):
 
 def test_a_seed_without_a_choice_is_refused_before_anything_runs(command, output, capsys):
     assert command("--methods", "LBP", "CNN-H", "--seeds", "3") == 2
-    assert "Seed 0 chooses the parameters of CNN-H on tiny, but is not in" in capsys.readouterr().err
+    assert "Seed 0 of tiny chooses the parameters of CNN-H on tiny, but is not in" in capsys.readouterr().err
     assert not output.exists()
     assert command("--methods", "LBP", "--seeds", "3") == 0  # which has nothing to tune
 
@@ -125,7 +144,7 @@ def test_a_training_that_fails_does_not_stop_the_others(command, output, monkeyp
     assert set(read_runs(output)) == {("tiny", "LBP", 0), ("tiny", "LBP", 1)}
     said = capsys.readouterr().out
     assert "tiny, CNN-H, seed 0: The latents collapsed. Going on with the next." in said
-    assert "tiny, CNN-H, seed 1: Seed 0 has left no choice of parameters." in said
+    assert "tiny, CNN-H, seed 1: Seed 0 of tiny has left no choice of parameters." in said
 
 
 def test_what_is_there_beside_the_cnn_is_not_measured_again(command, output, monkeypatch):
@@ -279,9 +298,9 @@ def test_other_seeds_wait_for_the_one_that_tunes(tmp_path):
     asked = small_study(tmp_path / "runs.jsonl")
     cells = list(asked.cells())
     first = Cell("tiny", "CNN-CE", 0)
-    waiting = [cell for cell in cells if cell != first and asked._waits(cell, [first])]
+    waiting = [cell for cell in cells if cell != first and asked._waits(cell, [first], [cell])]
     assert waiting == [Cell("tiny", "CNN-CE", 1), Cell("tiny", "CNN + SVM", 0)]
-    assert not any(asked._waits(cell, [Cell("tiny", "LBP", 0), Cell("tiny", "LMFCN", 0)]) for cell in cells)
+    assert not any(asked._waits(cell, [Cell("tiny", "LBP", 0), Cell("tiny", "LMFCN", 0)], [cell]) for cell in cells)
 
 
 def test_a_piece_that_nobody_survives_is_a_failure(tmp_path, monkeypatch):

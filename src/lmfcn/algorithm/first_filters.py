@@ -22,6 +22,12 @@ _LEAST_VARIANCE = 1e-10
 """Of a pixel in [0, 1]; less is rounding."""
 
 
+def start_first_filters(network: TextureFCN, first_filters: str, images: Images) -> None:
+    """Let a new network start as `first_filters` says: "decorrelated" for these images, or "random" as it is."""
+    if first_filters == "decorrelated":
+        decorrelate_first_filters(network, decorrelation(images))
+
+
 def decorrelate_first_filters(network: TextureFCN, root: Tensor | None) -> None:
     """Let every other filter of the first convolution look at decorrelated patches; `root` is their *W*.
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, multi_margin_loss
 
 from lmfcn.algorithm.encode import encode
-from lmfcn.algorithm.first_filters import FIRST_FILTERS, decorrelate_first_filters, decorrelation
+from lmfcn.algorithm.first_filters import FIRST_FILTERS, start_first_filters
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.baselines.network_training import Criterion, NetworkTraining, Schedule, TrainedNetwork
 from lmfcn.data.seeds import RandomState, as_generator
@@ -41,7 +41,8 @@ class CNNClassifier(ImageClassifier):
     widths : sequence of int, default=(64, 128)
     size : {"same", "one-vs-all"}, default="same"
         "one-vs-all" multiplies the numbers of filters until there are as many weights as in one network per class.
-    epochs : int, default=100
+    epochs : int, optional
+        As in the paper by default: 100 for two classes, 400 for more.
     patience : int, optional
         Stop when neither validation loss nor validation accuracy has improved for so many epochs.
     batch_size : int, default=32
@@ -79,7 +80,7 @@ class CNNClassifier(ImageClassifier):
         latent_dim: int = 64,
         widths: tuple[int, ...] = (64, 128),
         size: str = "same",
-        epochs: int = 100,
+        epochs: int | None = None,
         patience: int | None = None,
         batch_size: int = 32,
         learning_rate: float = 3e-4,
@@ -149,8 +150,7 @@ class CNNClassifier(ImageClassifier):
         if self.size == "one-vs-all" and n_classes > 2:
             widths, latent_dim = matched_filters(n_classes, data.form.channels, latent_dim, widths)
         network = TextureFCN(data.form.channels, latent_dim, widths, generator=generator)
-        if self.first_filters == "decorrelated":
-            decorrelate_first_filters(network, decorrelation(data.train.images))
+        start_first_filters(network, self.first_filters, data.train.images)
         weights = _balancing(data.train.numbers) if self.balanced else None
         criterion = LinearCriterion(latent_dim, n_classes, self.loss, weights, generator)
         training = NetworkTraining(network.to(device), criterion.to(device), data, self._schedule, generator)

@@ -41,8 +41,8 @@ class FisherSVC(CNNSVC):
     n_components : int, default=32
         Principal components of the local features, at most `latent_dim`; the vectors have
         2 n_modes n_components + n_modes values.
-    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, validation_fraction, image_shape,
-    device, random_state, verbose
+    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, first_filters, views,
+    validation_fraction, image_shape, device, random_state, verbose
         As in `CNNClassifier`, with the same defaults.
 
     Attributes
@@ -65,11 +65,13 @@ class FisherSVC(CNNSVC):
         n_components: int = 32,
         latent_dim: int = 64,
         widths: tuple[int, ...] = (64, 128),
-        epochs: int = 100,
+        epochs: int | None = None,
         patience: int | None = None,
         batch_size: int = 32,
         learning_rate: float = 3e-4,
         weight_decay: float = 1e-2,
+        first_filters: str = "random",
+        views: str = "none",
         validation_fraction: float = 0.2,
         image_shape: tuple[int, ...] | None = None,
         device: str = "auto",
@@ -84,6 +86,8 @@ class FisherSVC(CNNSVC):
             batch_size=batch_size,
             learning_rate=learning_rate,
             weight_decay=weight_decay,
+            first_filters=first_filters,
+            views=views,
             validation_fraction=validation_fraction,
             image_shape=image_shape,
             device=device,

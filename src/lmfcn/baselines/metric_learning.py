@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from lmfcn.algorithm.decision import Decision
+from lmfcn.algorithm.first_filters import start_first_filters
 from lmfcn.algorithm.geometry import gamma_from_scale, latent_scale, rbf_kernel, squared_distances
 from lmfcn.algorithm.margin import fit_margin
 from lmfcn.algorithm.network import TextureFCN
@@ -40,8 +41,8 @@ class MetricSVC(TrainedNetworkSVC):
     loss : {"contrastive", "proxy-anchor", "proxy-NCA", "ranked-list"}, default="contrastive"
         As in the package pytorch-metric-learning. Proxies learn a hundred times as fast as the network, as their
         authors advise.
-    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, validation_fraction, image_shape,
-    device, random_state, verbose
+    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, first_filters, views,
+    validation_fraction, image_shape, device, random_state, verbose
         As in `CNNClassifier`, with the same defaults.
 
     Examples
@@ -63,6 +64,8 @@ class MetricSVC(TrainedNetworkSVC):
         batch_size: int = 32,
         learning_rate: float = 3e-4,
         weight_decay: float = 1e-2,
+        first_filters: str = "random",
+        views: str = "none",
         validation_fraction: float = 0.2,
         image_shape: tuple[int, ...] | None = None,
         device: str = "auto",
@@ -77,6 +80,8 @@ class MetricSVC(TrainedNetworkSVC):
             batch_size=batch_size,
             learning_rate=learning_rate,
             weight_decay=weight_decay,
+            first_filters=first_filters,
+            views=views,
             validation_fraction=validation_fraction,
             image_shape=image_shape,
             device=device,
@@ -93,6 +98,7 @@ class MetricSVC(TrainedNetworkSVC):
     def _train(self, data: TrainingData, generator: torch.Generator) -> TrainedNetwork:
         device = check_device(self.device)
         network = TextureFCN(data.form.channels, self.latent_dim, tuple(self.widths), generator=generator)
+        start_first_filters(network, self.first_filters, data.train.images)
         criterion = MetricCriterion(self.loss, len(data.classes), self.latent_dim, generator)
         training = NetworkTraining(network.to(device), criterion.to(device), data, self._schedule, generator)
         with reused_buffers():

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from lmfcn.algorithm.encode import encode
-from lmfcn.algorithm.first_filters import FIRST_FILTERS, decorrelate_first_filters, decorrelation
+from lmfcn.algorithm.first_filters import FIRST_FILTERS, start_first_filters
 from lmfcn.algorithm.network import POOLING, TextureFCN
 from lmfcn.algorithm.refresh import refresh_and_encode
 from lmfcn.baselines.cnn import CNNClassifier
@@ -95,8 +95,7 @@ class RandomFCN(NetworkSVC):
         network = TextureFCN(
             data.form.channels, self.latent_dim, tuple(self.widths), pooling=self.pooling, generator=generator
         )
-        if self.first_filters == "decorrelated":
-            decorrelate_first_filters(network, decorrelation(data.train.images))
+        start_first_filters(network, self.first_filters, data.train.images)
         self.network_ = network.to(device)
         refresh_and_encode(self.network_, data.train.images, device)
 
@@ -122,11 +121,13 @@ class TrainedNetworkSVC(NetworkSVC):
         *,
         latent_dim: int = 64,
         widths: tuple[int, ...] = (64, 128),
-        epochs: int = 100,
+        epochs: int | None = None,
         patience: int | None = None,
         batch_size: int = 32,
         learning_rate: float = 3e-4,
         weight_decay: float = 1e-2,
+        first_filters: str = "random",
+        views: str = "none",
         validation_fraction: float = 0.2,
         image_shape: tuple[int, ...] | None = None,
         device: str = "auto",
@@ -140,6 +141,8 @@ class TrainedNetworkSVC(NetworkSVC):
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.first_filters = first_filters
+        self.views = views
         self.validation_fraction = validation_fraction
         self.image_shape = image_shape
         self.device = device
@@ -157,10 +160,11 @@ class TrainedNetworkSVC(NetworkSVC):
 
     @property
     def _schedule(self) -> Schedule:
-        return Schedule(self.epochs, self.batch_size, self.learning_rate, self.weight_decay, self.patience)
+        return Schedule(self.epochs, self.batch_size, self.learning_rate, self.weight_decay, self.patience, self.views)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
+        check_choice("first_filters", self.first_filters, FIRST_FILTERS)
         self._schedule.check()
 
 
@@ -169,8 +173,8 @@ class CNNSVC(TrainedNetworkSVC):
 
     Parameters
     ----------
-    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, validation_fraction, image_shape,
-    device, random_state, verbose
+    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, first_filters, views,
+    validation_fraction, image_shape, device, random_state, verbose
         As in `CNNClassifier`, with the same defaults.
 
     Examples

@@ -44,20 +44,26 @@ class NetworkRecord:
 class Schedule:
     """How long and how fast a comparator learns; the rate falls to a tenth along half a cosine.
 
-    With `patience`, training ends when neither the validation loss nor the validation accuracy has improved for so
-    many epochs. `views` tells how images are shown, as in LMFCN's settings.
+    Without `epochs` it is the paper's 100 for two classes and 400 for more. With `patience`, training ends when neither
+    the validation loss nor the validation accuracy has improved for so many epochs. `views` tells how images are shown,
+    as in LMFCN's settings.
     """
 
-    epochs: int
+    epochs: int | None
     batch_size: int
     learning_rate: float
     weight_decay: float
     patience: int | None = None
     views: str = "none"
 
+    def n_epochs(self, n_classes: int) -> int:
+        """Return how many epochs there are at most."""
+        return self.epochs if self.epochs is not None else 100 if n_classes == 2 else 400
+
     def check(self) -> None:
         """Refuse what no training can run with."""
-        check_integer("epochs", self.epochs, smallest=1)
+        if self.epochs is not None:
+            check_integer("epochs", self.epochs, smallest=1)
         check_integer("batch_size", self.batch_size, smallest=1)
         check_positive("learning_rate", self.learning_rate)
         check_positive("weight_decay", self.weight_decay, zero_allowed=True)
@@ -127,7 +133,7 @@ class NetworkTraining:
 
     def run(self, title: str, *, verbose: bool) -> TrainedNetwork:
         """Train to the last epoch, or until patience is at an end."""
-        epochs, best = self.schedule.epochs, None
+        epochs, best = self.schedule.n_epochs(int(self.train.numbers.max()) + 1), None
         with epoch_progress(title, epochs + 1, visible=verbose) as advance:
             for epoch in range(epochs + 1):
                 clock = Stopwatch()

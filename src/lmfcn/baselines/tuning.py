@@ -1,4 +1,4 @@
-"""A small search for learning rate and weight decay, the same for every method that trains."""
+"""A small search for learning rate, weight decay and start, the same for every method that trains."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -19,10 +19,11 @@ RATES = (3e-4, 1e-3)
 MORE_DECAY = 0.1
 
 
-def candidates_for(estimator: Any) -> list[dict[str, float]]:
+def candidates_for(estimator: Any) -> list[dict[str, Any]]:
     """Return what is tried: the estimator as it is, the other one of two learning rates, and more weight decay.
 
-    An estimator without a learning rate has nothing to tune.
+    What LMFCN has in its recipe, its rate, its first filters and mirror images, is tried for comparators that can do
+    the same. An estimator without a learning rate has nothing to tune.
     """
     parameters = estimator.get_params(deep=False)
     if "learning_rate" not in parameters:
@@ -30,7 +31,10 @@ def candidates_for(estimator: Any) -> list[dict[str, float]]:
     # LMFCN leaves open what its recipe decides.
     rate = Settings().learning_rate if parameters["learning_rate"] is None else parameters["learning_rate"]
     other = RATES[0] if rate > RATES[0] else RATES[1]
-    return [{}, {"learning_rate": other}, {"weight_decay": MORE_DECAY}]
+    candidates: list[dict[str, Any]] = [{}, {"learning_rate": other}, {"weight_decay": MORE_DECAY}]
+    if parameters.get("views") == "none":
+        candidates.append({"learning_rate": RATES[1], "first_filters": "decorrelated", "views": "flips"})
+    return candidates
 
 
 @dataclass(frozen=True)

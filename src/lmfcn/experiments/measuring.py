@@ -38,7 +38,7 @@ Changes = Mapping[str, Mapping[str, Any]]
 """Parameters that differ from the defaults, by method."""
 
 CHANGES: Changes = {
-    **{method: {"patience": 15} for method in ("CNN-CE", "CNN-H", "CNN multiclass", "CNN + SVM", "FV-CNN")},
+    **{method: {"patience": 20} for method in ("CNN-CE", "CNN-H", "CNN multiclass", "CNN + SVM", "FV-CNN")},
     # About as many back-propagated images as LMFCN.
     **{method: {"epochs": 30} for method in ("contrastive", "proxy-anchor", "proxy-NCA", "ranked-list")},
 }

@@ -76,6 +76,8 @@ class Study:
         Methods on top of "CNN-CE" that are measured with it, whether they are among `methods` or not.
     tuning_seed : int or None
         The seed that chooses the parameters of all; with None nothing is tuned.
+    tuned_on : mapping of str
+        Tasks that take over what was chosen on another one, and that one.
     by_repeat : bool
         Whether all methods begin with one seed before the next one's turn, instead of each with all seeds.
     data : mapping of str
@@ -97,6 +99,7 @@ class Study:
     changes: Changes
     beside: Collection[str] = ON_TOP_OF_CNN
     tuning_seed: int | None = TUNING_SEED
+    tuned_on: Mapping[str, str] = field(default_factory=dict)
     by_repeat: bool = False
     data: Mapping[str, str] = field(default_factory=dict)
     jobs: int = 1
@@ -173,7 +176,7 @@ class Study:
         A run counts if it was asked for with the same parameters on the same data; older lines, which tell nothing of
         that, always count.
         """
-        mine = (run for run in read_lines(self.output) if run.task in self.tasks)
+        mine = (run for run in read_lines(self.output) if run.task in {*self.tasks, *self.tuned_on.values()})
         return {run.cell: run for run in mine if run.digest in (None, self.digest(run.cell))}
 
     def label_of(self, cell: Cell) -> str:
@@ -199,9 +202,7 @@ class Study:
         while waiting:
             runs = self.finished()  # again every time, as another process may have added some
             waiting = [cell for cell in waiting if cell not in runs]
-            cell = next(
-                (cell for i, cell in enumerate(waiting) if not self._waits(cell, [*running, *waiting[:i]])), None
-            )
+            cell = next((cell for cell in waiting if not self._waits(cell, running, waiting)), None)
             if cell is None:
                 if waiting:
                     yield None
@@ -218,37 +219,47 @@ class Study:
             running.append(cell)
             yield Work(cell, choice, beside)
 
-    def _waits(self, cell: Cell, unfinished: Collection[Cell]) -> bool:
-        """Tell whether a cell needs what one of the cells before it will leave in the file."""
-        tuning = cell if self.tuning_seed is None else cell._replace(seed=self.tuning_seed)
-        if tuning != cell and tuning in unfinished and is_tuned(cell.method):
+    def _waits(self, cell: Cell, running: Sequence[Cell], waiting: Sequence[Cell]) -> bool:
+        """Tell whether a cell needs what another one will leave in the file."""
+        tuning = self._tuning(cell)
+        if tuning != cell and is_tuned(cell.method) and (tuning in running or tuning in waiting):
             return True
         # These measure, or leave out, each other.
         relatives = ["CNN-CE"] if cell.method in self.beside else self.beside if cell.method == "CNN-CE" else []
-        return any(cell._replace(method=method) in unfinished for method in relatives)
+        before = [*running, *waiting[: waiting.index(cell)]]
+        return any(cell._replace(method=method) in before for method in relatives)
 
     def _choice(self, cell: Cell, runs: Mapping[Cell, Run]) -> Mapping[str, Any] | None:
         """Return what the tuning seed chose, or None where the choice is to be made."""
         if self.tuning_seed is None:
             return {}
-        if cell.seed == self.tuning_seed or not is_tuned(cell.method):
+        if self._tuning(cell) == cell or not is_tuned(cell.method):
             return None
-        tuning = runs.get(cell._replace(seed=self.tuning_seed))
+        tuning = runs.get(self._tuning(cell))
         if tuning is None:
-            raise TrainingError(f"Seed {self.tuning_seed} has left no choice of parameters.")
+            raise TrainingError(f"{_which(self._tuning(cell))} has left no choice of parameters.")
         return tuning.chosen
+
+    def _tuning(self, cell: Cell) -> Cell:
+        """Return the cell that chooses the parameters for this one, perhaps itself."""
+        if self.tuning_seed is None:
+            return cell
+        return cell._replace(task=self.tuned_on.get(cell.task, cell.task), seed=self.tuning_seed)
 
     def _check_choices(self) -> None:
         """Refuse to start what would lack a choice of parameters hours later."""
-        if self.tuning_seed is None or self.tuning_seed in self.seeds:
-            return
-        runs = self.finished()
-        for cell in self.cells():
-            if cell not in runs and is_tuned(cell.method) and cell._replace(seed=self.tuning_seed) not in runs:
+        cells, runs = list(self.cells()), self.finished()
+        for cell in cells:
+            tuning = self._tuning(cell)
+            if cell not in runs and is_tuned(cell.method) and tuning not in cells and tuning not in runs:
                 raise ValueError(
-                    f"Seed {self.tuning_seed} chooses the parameters of {cell.method} on {cell.task}, but is not in"
-                    f" {self.output}; add {self.tuning_seed} to the seeds."
+                    f"{_which(tuning)} chooses the parameters of {cell.method} on {cell.task}, but is not in"
+                    f" {self.output}; add it to what is run."
                 )
+
+
+def _which(cell: Cell) -> str:
+    return f"Seed {cell.seed} of {cell.task}"
 
 
 def _in_a_line(run: Run, label: str) -> str:

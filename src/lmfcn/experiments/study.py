@@ -3,12 +3,13 @@
 python -m lmfcn.experiments.study DATA --tasks lung neu-20 gaussians --seeds 0 1 2 --output study.jsonl
 
 DATA holds `neu` and `usptex` (a folder per class) and `lung` (a table groups.csv with path, label and group);
-Gaussians are drawn, and the textures come with scikit-image. LMFCN runs with its defaults. Learning rate and weight
-decay of every comparator that trains are chosen among three candidates by the validation images of seed 0; the other
-seeds use that choice. (Some of those validation images are test images of other seeds, which can only help the
-comparators.) Test images are looked at once per run. Every run is a line of JSON in the output file; those that are
-there already are not repeated, so the work can be spread over days; --jobs spreads it over cores, --scheduler over the
-machines of a dask cluster, and the numbers are the same.
+Gaussians are drawn, and the textures come with scikit-image. LMFCN runs with its defaults. Learning rate, weight decay
+and, for the CNNs, LMFCN's start and mirror images are chosen for every comparator that trains among three or four
+candidates by the validation images of seed 0; the other seeds, and the other tasks of the same images, use that choice.
+(Some of those validation images are test images of other seeds, which can only help the comparators.) Test images are
+looked at once per run. Every run is a line of JSON in the output file; those that are there already are not repeated,
+so the work can be spread over days; --jobs spreads it over cores, --scheduler over the machines of a dask cluster, and
+the numbers are the same.
 With --table the lines are printed as tables and nothing is run.
 """
 
@@ -23,7 +24,7 @@ from lmfcn.experiments.measuring import CHANGES, METHODS, NEED_WEIGHTS
 from lmfcn.experiments.runs import read_runs
 from lmfcn.experiments.studies import Study
 from lmfcn.experiments.tables import all_tables, comparison
-from lmfcn.experiments.tasks import TASKS
+from lmfcn.experiments.tasks import TASKS, TUNED_ON
 from lmfcn.parameters import check_choice, check_integer
 
 
@@ -52,7 +53,8 @@ def _run(options: argparse.Namespace) -> list[str]:
     # Other processes may have other working folders.
     tasks = {task: partial(TASKS[task], options.data.absolute()) for task in options.tasks}
     places = {"jobs": options.jobs, "scheduler": options.scheduler, "threads": options.threads}
-    return Study(tasks, options.methods, options.seeds, options.output, changes, **places).run(_say)
+    study = Study(tasks, options.methods, options.seeds, options.output, changes, tuned_on=TUNED_ON, **places)
+    return study.run(_say)
 
 
 def _tables(options: argparse.Namespace) -> str:

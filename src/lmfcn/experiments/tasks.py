@@ -118,6 +118,9 @@ TASKS: dict[str, Task] = {
 }
 """Counts are per class. "gaussians" and "textures" need nothing in the folder of the data."""
 
+TUNED_ON = {"lung-3": "lung", "lung-128": "lung", "neu-10": "neu-20", "neu-50": "neu-20"}
+"""Tasks of the same images take over the parameters that were chosen for comparators on one of them."""
+
 
 def _tiles(picture: np.ndarray, name: str) -> tuple[np.ndarray, list[str]]:
     """Cut a grey picture into tiles (n, 64, 64); neighbours within a block of 128x128 share their group."""
