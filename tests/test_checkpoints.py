@@ -29,7 +29,8 @@ def same(one: LMFCNClassifier, other: LMFCNClassifier) -> bool:
     """Whether two fits ended at the same model and the same history, bit for bit."""
 
     def told(classifier):
-        histories = classifier.history_ if isinstance(classifier.history_, list) else [classifier.history_]
+        phases = [classifier.history_, classifier.closing_history_ or []]
+        histories = [history for phase in phases for history in (phase if isinstance(phase, list) else [phase])]
         records = [asdict(record) for history in histories for record in history]
         return [{name: entry[name] for name in entry if not name.startswith("seconds")} for entry in records]
 
@@ -55,7 +56,7 @@ def stop_after(n_calls: int):
 
 
 @pytest.mark.parametrize("strategy", ["joint", "one-vs-all"])
-@pytest.mark.parametrize("n_epochs", [0, 1, 3, 5])
+@pytest.mark.parametrize("n_epochs", [0, 1, 3, 4, 10, 13])
 def test_a_stopped_fit_goes_on_and_ends_the_same(tmp_path, strategy, n_epochs):
     data = three_classes()
     whole = quick(strategy=strategy).fit(*data)
@@ -80,8 +81,11 @@ def test_workers_write_and_read_checkpoints(tmp_path, n_jobs):
     again = quick(strategy="one-vs-all", checkpoint_dir=tmp_path, n_jobs=3 - n_jobs).fit(*data)
     assert same(first, again)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "network-0-closing.safetensors",
         "network-0.safetensors",
+        "network-1-closing.safetensors",
         "network-1.safetensors",
+        "network-2-closing.safetensors",
         "network-2.safetensors",
         "run.json",
     ]
@@ -192,7 +196,9 @@ def test_progress_counts_what_was_done_before(tmp_path, textures, capsys):
     with pytest.raises(Stop):
         quick(checkpoint_dir=tmp_path, on_epoch=stop_after(2)).fit(*textures)
     quick(checkpoint_dir=tmp_path, verbose=True).fit(*textures)
-    assert "4/4" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "3/3" in shown  # epochs 0 to 2 with validation images held out
+    assert "2/2" in shown  # epochs 2 and 3 with all images
 
 
 def interrupt_after(n_calls: int):
@@ -208,10 +214,19 @@ def interrupt_after(n_calls: int):
 
 
 def test_ctrl_c_keeps_an_epoch(textures):
-    with pytest.warns(TrainingWarning, match=r"Interrupted after epoch 2; epoch \d is kept. Give checkp"):
-        classifier = quick(on_epoch=interrupt_after(2)).fit(*textures)
-    assert len(classifier.history_) == 3
-    assert classifier.best_epoch_ <= 2
+    with pytest.warns(TrainingWarning, match=r"Interrupted after epoch 1; epoch \d is kept. Give checkp"):
+        classifier = quick(on_epoch=interrupt_after(1)).fit(*textures)
+    assert len(classifier.history_) == 2
+    assert classifier.closing_history_ is None
+    assert classifier.best_epoch_ <= 1
+    assert classifier.predict(textures[0]).shape == (32,)
+
+
+def test_ctrl_c_among_the_closing_epochs_keeps_the_last_of_them(textures):
+    with pytest.warns(TrainingWarning, match=r"Interrupted after epoch 4; epoch 4 is kept."):
+        classifier = quick(epochs=6, closing_epochs=3, on_epoch=interrupt_after(5)).fit(*textures)
+    assert classifier.history_.column("epoch") == [0, 1, 2, 3]
+    assert classifier.closing_history_.column("epoch") == [3, 4]
     assert classifier.predict(textures[0]).shape == (32,)
 
 
@@ -270,7 +285,7 @@ def load_stripped(path):
     from lmfcn.tensor_files import read_tensors
 
     values, tensors = read_tensors(path, KIND, VERSION)
-    for history in values["record"]["histories"]:
+    for history in values["record"]["histories"] + values["record"]["closing_histories"]:
         for record in history:
             for name in [name for name in record if name.startswith("seconds")]:
                 del record[name]

@@ -41,7 +41,8 @@ def test_decision_is_the_rbf_sum_over_the_support_vectors(textures, fitted):
 
 def test_fitted_attributes(textures, fitted):
     assert fitted.n_iter_ == 2
-    assert len(fitted.history_) == 3
+    assert fitted.history_.column("epoch") == [0, 1]
+    assert fitted.closing_history_.column("epoch") == [1, 2]
     assert fitted.history_.column("epoch")[fitted.best_epoch_] == fitted.best_epoch_
     assert fitted.transform(textures[0]).shape == (len(textures[0]), 6 + 8 + 4 + 4)
     assert fitted.n_features_in_ == 1
@@ -177,9 +178,9 @@ def test_pickling_keeps_the_decisions(textures, fitted):
 
 def test_parameters_left_alone_take_the_default_recipe(textures):
     fitted = LMFCNClassifier(epochs=1, random_state=0, device="cpu").fit(*textures)
-    assert fitted.settings_ == Settings(epochs=1)
+    assert fitted.settings_ == Settings(epochs=1, closing_epochs=0)
     assert fitted.transform(textures[0]).shape[1] == 64 + 128 + 64 + 64
-    assert Settings().epochs == 15
+    assert (Settings().epochs, Settings().closing_epochs) == (15, 7)
     assert (Settings().C, Settings().batch_size, Settings().passes, Settings().learning_rate) == (10.0, 32, 8, 1e-3)
 
 
@@ -210,14 +211,16 @@ def test_class_weight_by_label(textures):
 def test_on_epoch_sees_every_epoch(textures):
     seen = []
     fitted = quick(on_epoch=lambda record, space: seen.append((record, len(space.margin.support)))).fit(*textures)
-    assert [record for record, _ in seen] == list(fitted.history_)
-    assert [n for _, n in seen] == fitted.history_.column("n_support")
+    records = [*fitted.history_, *fitted.closing_history_]
+    assert [record for record, _ in seen] == records
+    assert [n for _, n in seen] == [record.n_support for record in records]
 
 
 def test_verbose_shows_progress_on_standard_error(textures, capsys):
     quick(verbose=True).fit(*textures)
     shown = capsys.readouterr()
-    assert "3/3" in shown.err
+    assert shown.err.count("2/2") >= 2  # epochs 0 and 1, then epochs 1 and 2 with all images
+    assert "LMFCN, all images" in shown.err
     assert "support vectors" in shown.err
     assert shown.out == ""
 
@@ -317,7 +320,9 @@ def test_two_images_per_class_are_enough_without_validation(textures):
 def test_the_default_recipe_learns_striped_gaussians():
     random = np.random.default_rng(1)
     train, validation, test = (make_gaussians(n, 40, random) for n in (60, 60, 100))
-    fitted = LMFCNClassifier(latent_dim=16, epochs=8, random_state=1).fit(*train, validation=validation)
+    fitted = LMFCNClassifier(latent_dim=16, epochs=8, closing_epochs=2, random_state=1).fit(
+        *train, validation=validation
+    )
     right = fitted.predict(test[0]) == test[1]
     history = fitted.history_
     assert right.mean() >= 0.88

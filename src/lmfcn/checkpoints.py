@@ -86,9 +86,9 @@ class Checkpoints:
             write_text(self.folder / _IDENTITY, text)
         return replace(self, run=hashlib.sha256(text.encode()).hexdigest())
 
-    def of(self, number: int) -> Checkpoint:
-        """Return the checkpoint of one network."""
-        return Checkpoint(self.folder / _NETWORK.format(number), self.run)
+    def of(self, name: str) -> Checkpoint:
+        """Return the checkpoint of one network's training."""
+        return Checkpoint(self.folder / _NETWORK.format(name), self.run)
 
     def _identity(self) -> dict[str, Any]:
         path = self.folder / _IDENTITY

@@ -48,6 +48,10 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     epochs : int, optional
         Rounds of encoding, SVM, anchors and back-propagation: 15 by default, 10 for each network of
         "one-vs-all".
+    closing_epochs : int, optional
+        How many of these, the last ones, learn from the validation images too. By then those have chosen the epoch to
+        go on from, `C`, `gamma` and the calibration. 7 of 15 by default, 5 of 10; 0 if there are no validation images
+        or with `refit=False`.
     strategy : {"joint", "one-vs-all"}, optional
         What to do with more than two classes: one network for all of them (default), or the paper's one
         network per class against all others, whose latents are put one behind the other. It makes no
@@ -73,6 +77,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     head_weight : float, optional
         Factor on the cross-entropy of a linear layer on the latents of the support vectors, beside those terms: 1 by
         default, 0 in the paper. The layer is only there to train the network and is thrown away.
+    head_rate : float, default=10
+        Learning rate of that layer, as a multiple of `learning_rate`.
     views : {"flips", "turns", "none"}, optional
         How the images that move are shown: mirrored in both directions at random (default), also turned by quarters, or
         as they are. Take "none" if mirror images belong to different classes.
@@ -111,8 +117,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         the same.
     refit : bool, optional
         Whether the SVM at the end chooses `C` and `gamma` by cross-validation and learns from the
-        validation images too (default); otherwise it is fitted on the training images, or stays that of the kept epoch
-        if there is one network.
+        validation images too, and so do the networks in `closing_epochs` (default); otherwise it is fitted on the
+        training images, or stays that of the kept epoch if there is one network.
     preset : {"paper"} or None, default=None
         Values for the parameters that are left at None. "paper" is the paper's loss on one batch with the
         optimiser and the constants of its authors' program.
@@ -145,12 +151,14 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     model_ : TextureModel
         What predicts: networks, SVM and calibration, without the training data.
     history_ : History of EpochRecord, or list of them
-        What was measured in each epoch; epoch 0 is the untrained network. With "one-vs-all" a list, in the
-        order of `classes_`.
+        What was measured in each epoch with validation images held out; epoch 0 is the untrained network. With
+        "one-vs-all" a list, in the order of `classes_`.
+    closing_history_ : History of EpochRecord, list of them, or None
+        The same for the `closing_epochs`, which go on from the kept epoch with all images; None if there were none.
     best_epoch_ : int, or list of int
-        The kept epoch, by the rule of `keep`.
+        The kept epoch of `history_`, by the rule of `keep`.
     n_iter_ : int
-        Rounds of back-propagation that were run, the most of any network.
+        Rounds of back-propagation that were run, closing epochs included; the most of any network.
     support_ : array of int
         Indices into X of the support vectors of the final SVM. Validation images that were given beside X
         follow after those of X.
@@ -162,7 +170,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         Expected calibration error of probabilities on held-out images; None if nothing could be held out.
     held_out_ : HeldOut
         Probabilities of the validation images (of training images, if there are none), each from an SVM that had not
-        learnt from that image: what to judge the model by when there is no test set.
+        learnt from that image, on latents of the kept epoch, before any network had: what to judge the model by when
+        there is no test set.
     settings_ : Settings
         The settings in force after the preset was applied.
     n_features_in_ : int
@@ -175,8 +184,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     >>> classifier = LMFCNClassifier(epochs=2, latent_dim=8, random_state=0).fit(X, y)
     >>> classifier.predict(X).shape, classifier.transform(X).shape
     ((40,), (40, 208))
-    >>> len(classifier.history_)
-    3
+    >>> len(classifier.history_), classifier.n_iter_
+    (2, 2)
     """
 
     def __init__(
@@ -187,6 +196,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         first_filters: str | None = None,
         keep_untrained: bool | None = None,
         epochs: int | None = None,
+        closing_epochs: int | None = None,
         strategy: str | None = None,
         sv_close: int = 5,
         wr_close: int = 1,
@@ -199,6 +209,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         sharpness: float = 10.0,
         anchor_weight: float | None = None,
         head_weight: float | None = None,
+        head_rate: float = 10.0,
         views: str | None = None,
         distance: str = "squared",
         units: str | None = None,
@@ -229,6 +240,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         self.first_filters = first_filters
         self.keep_untrained = keep_untrained
         self.epochs = epochs
+        self.closing_epochs = closing_epochs
         self.strategy = strategy
         self.sv_close = sv_close
         self.wr_close = wr_close
@@ -241,6 +253,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         self.sharpness = sharpness
         self.anchor_weight = anchor_weight
         self.head_weight = head_weight
+        self.head_rate = head_rate
         self.views = views
         self.distance = distance
         self.units = units
@@ -367,9 +380,11 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         self.model_ = fitted.model
         self.classes_, self.settings_ = data.classes, settings
         histories, epochs = [result.history for result in trained], [result.kept.epoch for result in trained]
+        closing = [result.history for result in fitted.closed or ()]
         self.history_ = histories[0] if len(trained) == 1 else histories
+        self.closing_history_ = None if not closing else closing[0] if len(trained) == 1 else closing
         self.best_epoch_ = epochs[0] if len(trained) == 1 else epochs
-        self.n_iter_ = max(len(history) for history in histories) - 1
+        self.n_iter_ = sum(max(len(history) for history in phase) - 1 for phase in (histories, closing) if phase)
         self.support_ = fitted.support
         self.dual_coef_ = decision.coefficients.T.cpu().numpy()
         self.intercept_ = decision.intercepts.cpu().numpy()
@@ -385,6 +400,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
                 "seen_in_training": fitted.held_out.seen,
             },
             "histories": [[_without_seconds(entry) for entry in history] for history in histories],
+            "closing_histories": [[_without_seconds(entry) for entry in history] for history in closing],
             "image_digests": data.digests(),
         }
 

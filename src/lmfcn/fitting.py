@@ -1,87 +1,54 @@
 """From checked data to a fitted model: train the networks, fit the last SVM, calibrate."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
-import joblib
 import numpy as np
 import torch
 from torch import Tensor
 
 from lmfcn.algorithm.calibration import Calibration, calibrate, equal_prior_shift, probabilities
 from lmfcn.algorithm.decision import Decision
-from lmfcn.algorithm.encode import encode
-from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, fit_final_svm
-from lmfcn.algorithm.first_filters import decorrelate_first_filters, decorrelation
-from lmfcn.algorithm.history import EpochRecord
-from lmfcn.algorithm.latent_space import LatentSpace
+from lmfcn.algorithm.encode import Images, encode
+from lmfcn.algorithm.final_svm import ALWAYS, C_FACTORS, GAMMA_FACTORS, FinalSVM, fit_final_svm
+from lmfcn.algorithm.first_filters import decorrelation
 from lmfcn.algorithm.network import TextureFCN
-from lmfcn.algorithm.one_vs_all import one_against_all, train_side_by_side
 from lmfcn.algorithm.refresh import refresh_and_encode
 from lmfcn.algorithm.score import class_numbers
-from lmfcn.algorithm.settings import Settings
-from lmfcn.algorithm.training import Observer, Problem, Trained, Training
-from lmfcn.checkpoints import Checkpoints
+from lmfcn.algorithm.training import Trained
 from lmfcn.data.splits import make_folds
 from lmfcn.data.training_data import LabelledImages, TrainingData
 from lmfcn.inference.held_out import HeldOut
 from lmfcn.inference.model import Networks, TextureModel
 from lmfcn.memory import check_kernel_memory, reused_buffers
-from lmfcn.progress import Advance, epoch_progress, progress_note
+from lmfcn.phases import Plan, all_images, close_training, how_to_go_on, image_weights, new_network, open_training
 
 N_FOLDS = 5
-INTERRUPTED = "Interrupted after epoch"
 FEW_IMAGES = 3
 """Classes with fewer training images are reported."""
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How to fit: everything that is decided before the first epoch.
+class Fitted:
+    """A model, how it came about, and what the user should know about it.
 
     Attributes
     ----------
-    latent_dim, widths
-        The shape of each network.
-    first_filters : "decorrelated" or "random"
-        Where the filters of the first layer start.
-    keep_untrained : bool
-        Whether the last SVM also sees what the untrained network says: the means of the maps of all its layers.
-    settings : Settings
-    one_vs_all : bool
-        One network per class instead of one for all.
-    class_weights : array (n_classes,) or None
-        Factor on C for each class.
-    seed : int
-    device : torch.device
-    n_jobs : int or None
-    checkpoints : Checkpoints or None
-    observe : callable or None
-    verbose : bool
+    model : TextureModel
+    trained : list of Trained
+        The networks as validation images chose them.
+    closed : list of Trained, or None
+        The same after they have learnt from validation images too, if they have.
+    support : array of int
+        Positions of the support vectors of the last SVM.
+    C : float
+    held_out : HeldOut
+    messages : list of str
     """
-
-    latent_dim: int
-    widths: tuple[int, ...]
-    first_filters: str
-    keep_untrained: bool
-    settings: Settings
-    one_vs_all: bool
-    class_weights: np.ndarray | None
-    seed: int
-    device: torch.device
-    n_jobs: int | None
-    checkpoints: Checkpoints | None
-    observe: Observer | None
-    verbose: bool
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """A model, how it came about, and what the user should know about it."""
 
     model: TextureModel
     trained: list[Trained]
+    closed: list[Trained] | None
     support: np.ndarray
     C: float
     held_out: HeldOut
@@ -94,19 +61,24 @@ def fit_model(data: TrainingData, plan: Plan) -> Fitted:
     try:
         with reused_buffers():
             root = decorrelation(data.train.images) if plan.first_filters == "decorrelated" else None
-            trained = _train(data, plan, root)
-            members = _members(data, plan, trained, root)
+            untrained = new_network(data, plan, root) if plan.keep_untrained else None
+            trained = open_training(data, plan, root)
+            closed = close_training(data, plan, trained)
+            members = _members(untrained, trained, data.train.images, plan)
             final, rows = _final_svm(data, plan, Networks(members), trained)
+            if closed is not None:
+                members = _members(untrained, closed, all_images(data), plan)
+                final, rows = _fitted_again(final, data, plan, Networks(members))
     except KeyboardInterrupt as interrupt:
-        interrupt.add_note(_how_to_go_on(plan))
+        interrupt.add_note(how_to_go_on(plan))
         raise
     held_out = data.validation is not None
     decision, calibration = calibrated(final, rows.labels, plan.settings.prior_shift, held_out=held_out)
     model = TextureModel(members, decision, calibration, data.classes, data.form)
     doubts = _doubts(data, final, rows.labels[final.held_out])
-    messages = [result.message for result in trained if result.message] + list(doubts)
+    messages = [result.message for result in (*trained, *(closed or ())) if result.message] + list(doubts)
     support = rows.positions[final.support.cpu().numpy()]
-    return Fitted(model, trained, support, final.C, _held_out(final, rows, model), messages)
+    return Fitted(model, trained, closed, support, final.C, _held_out(final, rows, model), messages)
 
 
 def _held_out(final: FinalSVM, rows: "_Rows", model: TextureModel) -> HeldOut:
@@ -131,105 +103,20 @@ def calibrated(final: FinalSVM, labels: Tensor, prior_shift: float, *, held_out:
     return decision, calibration.under(final.held_out_scores.cpu() + shift, labels_out)
 
 
-def _train(data: TrainingData, plan: Plan, root: Tensor | None) -> list[Trained]:
-    problem = _problem(data, plan)
-    seeds = _network_seeds(data, plan)
-    n_networks = len(seeds)
-    in_workers = n_networks > 1 and joblib.effective_n_jobs(plan.n_jobs) > 1
-    with epoch_progress("LMFCN", n_networks * (plan.settings.epochs + 1), visible=plan.verbose) as advance:
-        observe = None if in_workers else _observer(plan.observe, advance)
-        catch_up = None if in_workers else _note(advance)
-        make = partial(_make_training, data.form.channels, root, replace(plan, observe=None), observe, catch_up)
-        if not plan.one_vs_all:
-            return [_run_interruptible(make(problem, seeds[0], 0), plan)]
-        tasks = {
-            f"Class {label!r} against all others": partial(
-                make, one_against_all(problem, number), seeds[number], number
-            )
-            for number, label in enumerate(data.classes.tolist())
-        }
-
-        def finished(trained: Trained) -> None:
-            for record in trained.history if in_workers else ():
-                _note(advance)(record)
-
-        return train_side_by_side(tasks, plan.n_jobs, finished)
-
-
-def _make_training(
-    channels: int,
-    root: Tensor | None,
-    plan: Plan,
-    observe: Observer | None,
-    catch_up: Callable[[EpochRecord], None] | None,
-    problem: Problem,
-    seed: int,
-    number: int,
-) -> Training:
-    """Return the training of one network, at its start or where its checkpoint ends.
-
-    `catch_up` sees the records of epochs that a checkpoint brings.
-    """
-    checkpoint = None if plan.checkpoints is None else plan.checkpoints.of(number)
-    generator = torch.Generator().manual_seed(seed)
-    network = _new_network(channels, root, plan, generator)
-    save = None if checkpoint is None else checkpoint.save
-    training = Training(network, problem, plan.settings, generator, observe, save)
-    if checkpoint is not None:
-        checkpoint.restore(training)
-    if catch_up is not None:
-        for record in training.history:
-            catch_up(record)
-    return training
-
-
-def _network_seeds(data: TrainingData, plan: Plan) -> list[int]:
-    n_networks = len(data.classes) if plan.one_vs_all else 1
-    return np.random.default_rng([plan.seed, 1]).integers(2**62, size=n_networks).tolist()
-
-
-def _new_network(channels: int, root: Tensor | None, plan: Plan, generator: torch.Generator) -> TextureFCN:
-    network = TextureFCN(channels, plan.latent_dim, plan.widths, generator=generator)
-    decorrelate_first_filters(network, root)
-    return network.to(plan.device)
-
-
-def _members(data: TrainingData, plan: Plan, trained: list[Trained], root: Tensor | None) -> list[TextureFCN]:
-    """Return the networks of the model, the untrained one first if it is kept.
+def _members(untrained: TextureFCN | None, trained: Sequence[Trained], images: Images, plan: Plan) -> list[TextureFCN]:
+    """Return the networks of the model with the statistics of `images`, the untrained one first if it is kept.
 
     Few images cannot teach everything that tells textures apart; what training lets go of is still there, and the SVM
     decides what it needs. Before a new SVM is fitted, filters are rounded: a file of half the size then loses nothing.
     """
     members = [result.kept.network for result in trained]
-    if plan.keep_untrained:
-        generator = torch.Generator().manual_seed(_network_seeds(data, plan)[0])
-        untrained = _new_network(data.form.channels, root, plan, generator)
+    if untrained is not None:
         untrained.pooling = "all"
         members.insert(0, untrained)
     for network in members if plan.settings.refit or plan.keep_untrained else ():
         network.round_filters()
-        refresh_and_encode(network, data.train.images, plan.device)
+        refresh_and_encode(network, images, plan.device)
     return members
-
-
-def _run_interruptible(training: Training, plan: Plan) -> Trained:
-    """Run one training; when the user stops it, keep what there is."""
-    try:
-        return training.run()
-    except KeyboardInterrupt:
-        if len(training.history) == 0:
-            raise
-        done, kept = training.history[-1].epoch, training.kept.epoch
-        message = f"{INTERRUPTED} {done}; epoch {kept} is kept. {_how_to_go_on(plan)}"
-        return Trained(training.kept, training.history, message)
-
-
-def _how_to_go_on(plan: Plan) -> str:
-    if plan.checkpoints is None:
-        return "Give checkpoint_dir to be able to go on after an interruption."
-    return (
-        f"To go on, call fit again with the same data, parameters and checkpoint_dir={str(plan.checkpoints.folder)!r}."
-    )
 
 
 @dataclass(frozen=True)
@@ -243,6 +130,14 @@ class _Rows:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def followed_by(self, other: "_Rows") -> "_Rows":
+        """Return these and others in one."""
+        return _Rows(
+            torch.cat([self.latents, other.latents]),
+            torch.cat([self.labels, other.labels]),
+            np.concatenate([self.positions, other.positions]),
+        )
+
 
 def _final_svm(data: TrainingData, plan: Plan, networks: Networks, trained: list[Trained]) -> tuple[FinalSVM, _Rows]:
     """Return the last SVM, and the images that its rows stand for.
@@ -254,11 +149,7 @@ def _final_svm(data: TrainingData, plan: Plan, networks: Networks, trained: list
     if data.validation is None:
         return _fit(train, judging_folds(data.train.numbers, random, data.train.groups), plan), train
     validation = _encoded(networks, data.validation, plan)
-    rows = _Rows(
-        torch.cat([train.latents, validation.latents]),
-        torch.cat([train.labels, validation.labels]),
-        np.concatenate([train.positions, validation.positions]),
-    )
+    rows = train.followed_by(validation)
     if plan.settings.refit:
         folds = make_folds(data.validation.numbers, N_FOLDS, random, data.validation.groups)
         return _fit(rows, np.concatenate([np.full(len(train), ALWAYS), folds]), plan), rows
@@ -268,7 +159,20 @@ def _final_svm(data: TrainingData, plan: Plan, networks: Networks, trained: list
         plain = _fit(train, np.full(len(train), ALWAYS), plan)
         decision, support = plain.decision, plain.support
     held_out = torch.arange(len(train), len(rows), device=plan.device)
-    return FinalSVM(decision, support, settings.C, held_out, decision.scores(validation.latents)), rows
+    return FinalSVM(decision, support, settings.C, 1.0, held_out, decision.scores(validation.latents)), rows
+
+
+def _fitted_again(final: FinalSVM, data: TrainingData, plan: Plan, networks: Networks) -> tuple[FinalSVM, _Rows]:
+    """Return the SVM on what the networks have become since they learnt from validation images too.
+
+    C, gamma and the held-out scores stay those of the SVM before: no image is left that could judge a new one.
+    """
+    rows = _encoded(networks, data.train, plan)
+    if data.validation is not None:
+        rows = rows.followed_by(_encoded(networks, data.validation, plan))
+    folds = np.full(len(rows), ALWAYS)
+    again = _fit(rows, folds, plan, (final.C / plan.settings.C,), (final.gamma_factor,))
+    return replace(final, decision=again.decision, support=again.support), rows
 
 
 def _encoded(networks: Networks, data: LabelledImages, plan: Plan) -> _Rows:
@@ -276,9 +180,15 @@ def _encoded(networks: Networks, data: LabelledImages, plan: Plan) -> _Rows:
     return _Rows(latents, torch.from_numpy(data.numbers).to(plan.device), data.positions)
 
 
-def _fit(rows: _Rows, folds: np.ndarray, plan: Plan) -> FinalSVM:
-    weights = _image_weights(plan, rows.labels)
-    return fit_final_svm(rows.latents, rows.labels, torch.from_numpy(folds).to(plan.device), plan.settings, weights)
+def _fit(
+    rows: _Rows,
+    folds: np.ndarray,
+    plan: Plan,
+    c_factors: Sequence[float] = C_FACTORS,
+    gamma_factors: Sequence[float] = GAMMA_FACTORS,
+) -> FinalSVM:
+    weights, numbers = image_weights(plan, rows.labels), torch.from_numpy(folds).to(plan.device)
+    return fit_final_svm(rows.latents, rows.labels, numbers, plan.settings, weights, c_factors, gamma_factors)
 
 
 def judging_folds(numbers: np.ndarray, random: np.random.Generator, groups: np.ndarray | None = None) -> np.ndarray:
@@ -301,37 +211,6 @@ def _leaving_every_class(folds: np.ndarray, numbers: np.ndarray, groups: np.ndar
                 folds[np.isin(groups, groups[numbers == number])] = ALWAYS
                 changed = True
     return folds
-
-
-def _problem(data: TrainingData, plan: Plan) -> Problem:
-    train, validation = data.train, data.validation
-    labels = torch.from_numpy(train.numbers).to(plan.device)
-    return Problem(
-        train.images,
-        labels,
-        None if validation is None else validation.images,
-        None if validation is None else torch.from_numpy(validation.numbers).to(plan.device),
-        _image_weights(plan, labels),
-    )
-
-
-def _image_weights(plan: Plan, labels: Tensor) -> Tensor | None:
-    if plan.class_weights is None:
-        return None
-    return torch.from_numpy(plan.class_weights).to(labels.device)[labels]
-
-
-def _note(advance: Advance) -> Callable[[EpochRecord], None]:
-    return lambda record: advance(progress_note(record.validation_balanced_accuracy, record.n_support))
-
-
-def _observer(observe: Observer | None, advance: Advance) -> Observer:
-    def watch(record: EpochRecord, space: LatentSpace) -> None:
-        _note(advance)(record)
-        if observe is not None:
-            observe(record, space)
-
-    return watch
 
 
 def _doubts(data: TrainingData, final: FinalSVM, held_out: Tensor) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from joblib import effective_n_jobs
 from lmfcn.algorithm.first_filters import FIRST_FILTERS
 from lmfcn.algorithm.settings import PRESETS, Settings
 from lmfcn.data.training_data import TrainingData
-from lmfcn.fitting import Plan
 from lmfcn.parameters import (
     check_choice,
     check_class_weight,
@@ -21,6 +21,7 @@ from lmfcn.parameters import (
     check_settings,
     check_widths,
 )
+from lmfcn.phases import Plan
 from lmfcn.versions import versions
 
 Parameters = Mapping[str, Any]
@@ -59,7 +60,8 @@ def plan_of(parameters: Parameters, settings: Settings, classes: np.ndarray, see
     """Return the plan for data of these classes, without checkpoints."""
     one_vs_all = _value(parameters, "strategy") == "one-vs-all" and len(classes) > 2
     if one_vs_all and parameters["epochs"] is None:
-        settings = replace(settings, epochs=EPOCHS_PER_CLASS)
+        of_all = {**parameters, "epochs": EPOCHS_PER_CLASS}
+        settings = replace(settings, epochs=EPOCHS_PER_CLASS, closing_epochs=_value(of_all, "closing_epochs"))
     if parameters["on_epoch"] is not None and one_vs_all and effective_n_jobs(parameters["n_jobs"]) > 1:
         raise ValueError("on_epoch sees nothing of other processes; use n_jobs=1 with it.")
     return Plan(
@@ -81,7 +83,9 @@ def plan_of(parameters: Parameters, settings: Settings, classes: np.ndarray, see
 
 def record_of(parameters: Parameters, data: TrainingData, plan: Plan) -> dict[str, Any]:
     """Return what a model comes from, as JSON can hold it."""
-    told = {name: value for name, value in resolved(parameters).items() if name not in _NO_PART_OF_THE_RESULT}
+    counts = {"epochs": plan.settings.epochs, "closing_epochs": plan.settings.closing_epochs}
+    all_of_them = {**resolved(parameters), **counts}
+    told = {name: value for name, value in all_of_them.items() if name not in _NO_PART_OF_THE_RESULT}
     return {
         "parameters": {name: _plain(value) for name, value in {**told, "device": str(plan.device)}.items()},
         "seed": plan.seed,
@@ -103,8 +107,17 @@ def resolved(parameters: Parameters) -> dict[str, Any]:
 
 def _recipe(parameters: Parameters) -> dict[str, Any]:
     """Return the values of everything that a user may leave open."""
-    preset = PRESETS.get(parameters["preset"] or "", {})
-    return {**_NETWORKS, **vars(Settings()), **preset}
+    recipe = {**_NETWORKS, **vars(Settings())}
+    refit, epochs = parameters["refit"], parameters["epochs"]
+    # Nothing may learn from validation images without a refit; of fewer or more epochs the same share does.
+    recipe["closing_epochs"] = 0 if refit is False else _n_closing(recipe["epochs"] if epochs is None else epochs)
+    return {**recipe, **PRESETS.get(parameters["preset"] or "", {})}
+
+
+def _n_closing(epochs: Any) -> int:
+    settings = Settings()
+    known = isinstance(epochs, Integral)  # whatever else it may be is refused later, with a sentence
+    return round(epochs * settings.closing_epochs / settings.epochs) if known else settings.closing_epochs
 
 
 def _value(parameters: Parameters, name: str) -> Any:

@@ -217,6 +217,17 @@ def test_learning_rate_falls_along_half_a_cosine(generator):
     assert descent.optimizer.param_groups[0]["lr"] == pytest.approx(0.2)
 
 
+def test_the_head_learns_at_a_multiple_of_the_rate(generator):
+    network, settings = TextureFCN(1, 2, (2, 2)), Settings(epochs=4, learning_rate=0.3, head_rate=5.0)
+    descent = Descent(network, TWO_CLASSES, settings, generator)
+    for epoch in range(3):
+        rate = descent.start_epoch(epoch)
+        of_network, of_head = descent.optimizer.param_groups
+        assert (of_network["lr"], of_head["lr"]) == pytest.approx((rate, 5 * rate))
+    assert {id(weight) for weight in of_network["params"]} == {id(weight) for weight in network.parameters()}
+    assert {id(weight) for weight in of_head["params"]} == {id(weight) for weight in descent.head.parameters()}
+
+
 def test_the_paper_preset_uses_the_authors_optimiser(generator):
     settings = Settings(optimizer="adadelta", learning_rate=0.1, weight_decay=0.1)
     optimizer = Descent(TextureFCN(1, 2, (2, 2)), TWO_CLASSES, settings, generator).optimizer

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from few_images import TwoSizes, some_images
-from lmfcn.algorithm.encode import encode, encoding_batch, fold_batch_norm, to_batch
+from lmfcn.algorithm.encode import JoinedImages, encode, encoding_batch, fold_batch_norm, to_batch
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.refresh import refresh_and_encode
 
@@ -86,3 +86,18 @@ def test_large_images_are_encoded_in_small_batches(side, expected):
     images = np.broadcast_to(np.uint8(0), (300, side, side, 1))
     assert encoding_batch(TextureFCN(1), images, CPU) == expected
     assert encoding_batch(TextureFCN(1), images, torch.device("cuda")) == min(256, max(1, 2**28 // 256 // side**2))
+
+
+def test_joined_images_are_encoded_as_their_parts_are(network, random):
+    parts = some_images(random, 7), TwoSizes(random), some_images(random, 5)
+    joined = JoinedImages(JoinedImages(*parts[:2]), parts[2])
+    assert len(joined) == 7 + 41 + 5
+    assert joined.sizes()[[0, 7, 47, 48]].tolist() == [[12, 10], [12, 12], [20, 20], [12, 10]]
+    torch.testing.assert_close(encode(network, joined, CPU), torch.cat([encode(network, part, CPU) for part in parts]))
+
+
+def test_joined_images_come_in_the_order_that_is_asked_for(random):
+    first, second = some_images(random, 6), some_images(random, 4)
+    joined, order = JoinedImages(first, second), random.permutation(10)
+    assert np.array_equal(joined.batch(order), np.concatenate([first, second])[order])
+    assert np.array_equal(joined.batch(np.array([9])), second[3:])

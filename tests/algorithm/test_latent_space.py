@@ -109,6 +109,7 @@ def test_seconds_are_counted_under_their_step():
 
 def test_the_paper_preset_is_the_paper_with_its_authors_constants():
     assert PRESETS["paper"] == {
+        "closing_epochs": 0,
         "latent_dim": 16,
         "strategy": "one-vs-all",
         "first_filters": "random",

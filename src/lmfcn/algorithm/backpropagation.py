@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -108,7 +109,9 @@ class Descent:
         self.bfloat16 = uses_bfloat16(settings.precision)
         self.head = Head(network.n_latents, labels) if settings.head_weight else None
         rate, decay = settings.learning_rate, settings.weight_decay
-        weights = [*network.parameters(), *(self.head.parameters() if self.head is not None else ())]
+        weights: list[dict[str, Any]] = [{"params": list(network.parameters()), "factor": 1.0}]
+        if self.head is not None:
+            weights.append({"params": list(self.head.parameters()), "factor": settings.head_rate})
         self.optimizer: torch.optim.Optimizer
         if settings.optimizer == "adamw":
             self.optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=decay)
@@ -120,7 +123,7 @@ class Descent:
         settings = self.settings
         rate = cosine_rate(settings.learning_rate, settings.final_rate, epoch / settings.epochs)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["factor"]
         return rate
 
     def back_propagate(self, images: Images, space: LatentSpace, epoch: int) -> int:

@@ -34,6 +34,35 @@ class LazyImages(Protocol):
 
 Images = np.ndarray | LazyImages
 
+
+class JoinedImages:
+    """Two sets of images, one behind the other, without copying them; they may differ in size."""
+
+    def __init__(self, first: Images, second: Images) -> None:
+        self.first, self.second = first, second
+        self.size_numbers: np.ndarray = np.unique(self.sizes(), axis=0, return_inverse=True)[1].reshape(-1)
+
+    def __len__(self) -> int:
+        return len(self.first) + len(self.second)
+
+    def sizes(self) -> np.ndarray:
+        """Return height and width (n, 2) of every image."""
+        return np.concatenate([_sizes(self.first), _sizes(self.second)])
+
+    def batch(self, positions: np.ndarray) -> np.ndarray:
+        """Return some images of equal size as one array (b, h, w, c)."""
+        behind = positions >= len(self.first)
+        parts = [(self.first, positions[~behind]), (self.second, positions[behind] - len(self.first))]
+        found = np.concatenate([take(images, chosen) for images, chosen in parts if len(chosen)])
+        result = np.empty_like(found)
+        result[np.concatenate([np.flatnonzero(~behind), np.flatnonzero(behind)])] = found
+        return result
+
+
+def _sizes(images: Images) -> np.ndarray:
+    return np.tile(images.shape[1:3], (len(images), 1)) if isinstance(images, np.ndarray) else images.sizes()
+
+
 _FULL_SCALE = {torch.uint8: 255.0, torch.uint16: 65535.0}
 
 

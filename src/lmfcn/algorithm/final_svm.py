@@ -31,6 +31,8 @@ class FinalSVM:
         Rows of its support vectors, ascending.
     C : float
         The price that was chosen; gamma is in the decision.
+    gamma_factor : float
+        The factor on the settings' own gamma that was chosen.
     held_out : Tensor (m,)
         Rows that were scored by SVMs that had not learnt from them.
     held_out_scores : Tensor (m, n_scores)
@@ -40,6 +42,7 @@ class FinalSVM:
     decision: Decision
     support: Tensor
     C: float
+    gamma_factor: float
     held_out: Tensor
     held_out_scores: Tensor
 
@@ -83,20 +86,21 @@ def fit_final_svm(
         for gamma_factor in gamma_factors:
             kernel = rbf_kernel(squared, gamma * gamma_factor)
             for c_factor in c_factors:
-                yield Rule(settings.C * c_factor, gamma * gamma_factor, settings.balanced, weights), kernel
+                yield Rule(settings.C * c_factor, gamma_factor, settings.balanced, weights), kernel
 
     rule, scores = choose_rule(candidates(), labels, folds)
-    margin = rule.fit(rbf_kernel(squared, rule.gamma), labels)
-    decision = Decision(scale, rule.gamma, latents[margin.support], margin.coefficients, margin.intercepts)
-    return FinalSVM(decision, margin.support, rule.C, (folds != ALWAYS).nonzero()[:, 0], scores)
+    gamma *= rule.gamma_factor
+    margin = rule.fit(rbf_kernel(squared, gamma), labels)
+    decision = Decision(scale, gamma, latents[margin.support], margin.coefficients, margin.intercepts)
+    return FinalSVM(decision, margin.support, rule.C, rule.gamma_factor, (folds != ALWAYS).nonzero()[:, 0], scores)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How to fit an SVM on a kernel; `gamma` tells which one and means nothing if there is only one."""
+    """How to fit an SVM on a kernel; `gamma_factor` tells which one and means nothing if there is only one."""
 
     C: float
-    gamma: float = 0.0
+    gamma_factor: float = 1.0
     balanced: bool = False
     weights: Tensor | None = None
 

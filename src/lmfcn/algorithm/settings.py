@@ -11,7 +11,10 @@ class Settings:
     Attributes
     ----------
     epochs : int
-        Rounds of encoding, SVM, anchors and back-propagation.
+        Rounds of encoding, SVM, anchors and back-propagation, those of the second phase included.
+    closing_epochs : int
+        How many of them, the last ones, learn from the validation images too, when these have chosen all that there
+        is to choose.
     sv_close, wr_close, sh_close : int
         Anchors per support vector, per misclassified and per settled image; 0 switches the term off.
     C : float
@@ -31,6 +34,8 @@ class Settings:
     head_weight : float
         Factor on the cross-entropy of a linear layer on the support vectors' latents, beside those terms; 0 is
         the paper's loss.
+    head_rate : float
+        Learning rate of that layer, as a multiple of the network's.
     views : "none", "flips" or "turns"
         How the images that move may be shown: as they are, mirrored in both directions at random, or also turned.
     distance : "squared" or "euclidean"
@@ -62,11 +67,12 @@ class Settings:
         How far the last SVM leans towards rare classes: 0 decides by their frequency in the data, 1 as if all
         classes were equally frequent.
     refit : bool
-        Whether the final SVM chooses its C and gamma by cross-validation and learns from the validation
-        images too.
+        Whether the final SVM chooses its C and gamma by cross-validation, and it and the last epochs learn from the
+        validation images too.
     """
 
     epochs: int = 15
+    closing_epochs: int = 7
     sv_close: int = 5
     wr_close: int = 1
     sh_close: int = 0
@@ -78,6 +84,7 @@ class Settings:
     sharpness: float = 10.0
     anchor_weight: float = 0.1
     head_weight: float = 1.0
+    head_rate: float = 10.0
     views: Literal["none", "flips", "turns"] = "flips"
     distance: Literal["squared", "euclidean"] = "squared"
     units: Literal["kernel", "latent"] = "kernel"
@@ -103,6 +110,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "strategy": "one-vs-all",
         "first_filters": "random",
         "keep_untrained": False,
+        "closing_epochs": 0,
         "C": 1.0,
         "standardize": False,
         "support_loss": "pull",

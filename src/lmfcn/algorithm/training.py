@@ -85,6 +85,8 @@ class Training:
         Called with the record and the latent space of every epoch.
     save : callable, optional
         Called with the training after every epoch, for a checkpoint.
+    n_before : int, default=0
+        Epochs that the network has been through already; those to come are numbered after them.
 
     Attributes
     ----------
@@ -105,12 +107,14 @@ class Training:
         generator: torch.Generator,
         observe: Observer | None = None,
         save: "Callable[[Training], None] | None" = None,
+        n_before: int = 0,
     ) -> None:
         self.network = network
         self.problem = problem
         self.settings = settings
         self.observe = observe
         self.save = save
+        self.n_before = n_before
         self.descent = Descent(network, problem.labels, settings, generator)
         self.history: History[EpochRecord] = History()
 
@@ -132,21 +136,21 @@ class Training:
         return len(self.history) > 0 and self.history[-1].n_backpropagated == 0
 
     def train_epoch(self, epoch: int) -> tuple[EpochRecord, LatentSpace]:
-        """Take the five steps of an epoch. The one after the last round only measures."""
-        clock = Stopwatch()
+        """Take the five steps of an epoch of this training. The one after the last round only measures."""
+        clock, number = Stopwatch(), self.n_before + epoch
         with clock("encoding"):
-            latents = self._encode_training_set(epoch)  # step 1: T
+            latents = self._encode_training_set(number)  # step 1: T
         # Steps 2-4: P, K, D; S, Q, R; A, M, G.
         space = survey(latents, self.problem.labels, self.settings, clock, self.problem.weights)
         with clock("encoding"):
             score = self._validation_score(space)
-        kept = self._better(epoch, score, space)
+        kept = self._better(number, score, space)
         with clock("backpropagation"):
             rate = self.descent.start_epoch(epoch)
             last = epoch == self.settings.epochs
             n_images = 0 if last else self.descent.back_propagate(self.problem.images, space, epoch)  # step 5
         record = EpochRecord(
-            epoch=epoch,
+            epoch=number,
             validation_balanced_accuracy=score,
             n_backpropagated=n_images,
             learning_rate=rate,
@@ -181,7 +185,7 @@ class Training:
 
     def _better(self, epoch: int, score: float | None, space: LatentSpace) -> KeptEpoch:
         """Return the epoch to keep: this one, copied, unless the one kept so far is better."""
-        if score is not None and epoch > 0 and not self._deserves_keeping(score):
+        if score is not None and len(self.history) > 0 and not self._deserves_keeping(score):
             return self.kept
         network = copy.deepcopy(self.network)
         return KeptEpoch(epoch, score or 0.0, network, space.decision, space.margin.support)

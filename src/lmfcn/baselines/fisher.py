@@ -135,7 +135,7 @@ class FisherSVC(CNNSVC):
         rule, scores = choose_rule(((Rule(C), kernel) for C in C_VALUES), labels, folds)
         margin = rule.fit(kernel, labels)
         decision: Any = LinearDecision(features[margin.support].T @ margin.coefficients, margin.intercepts)
-        return FinalSVM(decision, margin.support, rule.C, (folds != ALWAYS).nonzero()[:, 0], scores)
+        return FinalSVM(decision, margin.support, rule.C, rule.gamma_factor, (folds != ALWAYS).nonzero()[:, 0], scores)
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,22 @@ AnyHistory = History[Any]
 
 
 def learning_figures(fitted: Any) -> dict[str, Any]:
-    """Return the fields of a `Run` that come from the histories of a fitted method; none if it has no history."""
+    """Return the fields of a `Run` that come from the histories of a fitted method; none if it has no history.
+
+    What validation images tell is known before the closing epochs; only counts go on over those.
+    """
     histories, kept = getattr(fitted, "history_", None), getattr(fitted, "best_epoch_", None)
     if histories is None:
         return {}
+    closing = getattr(fitted, "closing_history_", None) or []
     epochs: list[Any] = kept if isinstance(kept, list) else [kept]
     histories = histories if isinstance(kept, list) else [histories]
+    closing = closing if isinstance(kept, list) or not closing else [closing]
     curve, seconds = _validation_by_epoch(histories), _seconds_by_epoch(histories)
     return {
         "epochs": fitted.n_iter_,
         "best_epoch": kept,
-        "n_backpropagated": sum(sum(history.column("n_backpropagated")) for history in histories),
+        "n_backpropagated": sum(sum(history.column("n_backpropagated")) for history in [*histories, *closing]),
         "n_support_first": _n_support(histories, [0] * len(histories)),
         "n_support_kept": _n_support(histories, epochs),
         "n_support_last": _n_support(histories, [-1] * len(histories)),
@@ -31,6 +36,8 @@ def learning_figures(fitted: Any) -> dict[str, Any]:
         "seconds_by_epoch": seconds,
         "seconds_to_best": None if curve is None else seconds[int(np.argmax(curve))],
         "history": [_columns(history) for history in histories],
+        "closing_history": [_columns(history) for history in closing] or None,
+        "closing_n_support_by_epoch": _n_support_by_epoch(closing) if closing else None,
     }
 
 

@@ -11,8 +11,8 @@ from lmfcn.algorithm.errors import TrainingWarning
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.collections import ImageCollection
 from lmfcn.experiments.own_parts import OwnParts
-from lmfcn.fitting import INTERRUPTED
 from lmfcn.inference.evaluation import Evaluation, class_numbers_of, evaluate_predictions
+from lmfcn.phases import INTERRUPTED
 
 
 @dataclass(frozen=True)

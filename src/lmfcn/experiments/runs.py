@@ -48,6 +48,8 @@ class Run:
         The second of them where the first is best for the first time.
     history : list of dicts, or None
         For each network every quantity of its epochs, as a list by name.
+    closing_history, closing_n_support_by_epoch : lists, or None
+        The same of the epochs that learn from validation images too, and the support vectors of each of them.
     machine : dict
         What it was computed on.
     digest : str or None
@@ -95,6 +97,8 @@ class Run:
     digest: str | None = None
     n_support_by_epoch: list[int] | None = None
     n_support_final: int | None = None
+    closing_history: list[dict[str, list[Any]]] | None = None
+    closing_n_support_by_epoch: list[int] | None = None
     classes: list[str] | None = None
     test_classes: list[int] | None = None
     predicted_classes: list[int] | None = None

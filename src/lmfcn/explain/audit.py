@@ -125,8 +125,8 @@ def audit(
     there = torch.from_numpy(np.asarray(latents, dtype=np.float64))
     there = latent_scale(there, standardize=True).apply(there)
     squared = squared_distances(there)
-    rule = Rule(settings.C, gamma_from_scale(there))
-    kernel, targets = rbf_kernel(squared, rule.gamma), torch.from_numpy(numbers)
+    rule = Rule(settings.C)
+    kernel, targets = rbf_kernel(squared, gamma_from_scale(there)), torch.from_numpy(numbers)
     folds = [judging_folds(numbers, np.random.default_rng(repeat), groups) for repeat in range(repeats)]
     chances, misclassified = _judge(rule, kernel, targets, folds, verbose=verbose)
     twins = near_pairs(squared)

@@ -1,0 +1,115 @@
+"""Training with validation images held out, then from all images."""
+
+import numpy as np
+import pytest
+
+from lmfcn import LMFCNClassifier, make_gaussians
+from lmfcn.plans import resolved
+
+
+def quick(**changes) -> LMFCNClassifier:
+    options = {"latent_dim": 4, "widths": (6, 8), "epochs": 4, "passes": 2, "random_state": 0, "device": "cpu"}
+    return LMFCNClassifier(**{**options, **changes})
+
+
+@pytest.fixture(scope="module")
+def data():
+    random = np.random.default_rng(3)
+    return make_gaussians(14, 16, random), make_gaussians(8, 16, random)
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    train, validation = data
+    return quick().fit(*train, validation=validation)
+
+
+def test_closing_epochs_are_a_part_of_the_epochs(fitted):
+    assert (fitted.settings_.epochs, fitted.settings_.closing_epochs) == (4, 2)
+    assert fitted.history_.column("epoch") == [0, 1, 2]
+    assert fitted.closing_history_.column("epoch") == [2, 3, 4]
+    assert fitted.n_iter_ == 4
+    assert fitted.best_epoch_ <= 2
+
+
+def test_only_the_closing_epochs_see_validation_images(fitted):
+    def n_images(record):
+        return record.n_support + record.n_settled
+
+    assert n_images(fitted.history_[0]) <= 28 < n_images(fitted.closing_history_[0]) <= 44
+    assert None not in fitted.history_.column("validation_balanced_accuracy")
+    assert fitted.closing_history_.column("validation_balanced_accuracy") == [None] * 3
+
+
+def test_the_first_phase_is_that_of_a_training_without_closing_epochs(data, fitted):
+    """What validation images tell is told by networks and SVMs that have not learnt from them."""
+    train, validation = data
+    plain = quick(epochs=2, closing_epochs=0).fit(*train, validation=validation)
+    assert [record.n_support for record in plain.history_] == fitted.history_.column("n_support")
+    assert np.array_equal(plain.held_out_.probabilities, fitted.held_out_.probabilities)
+    assert plain.calibration_error_ == fitted.calibration_error_
+    assert not np.array_equal(plain.transform(train[0]), fitted.transform(train[0]))
+
+
+def test_changed_validation_images_change_the_networks_only_in_the_closing_epochs(data, fitted):
+    (images, labels), (others, other_labels) = data
+    mirrored = quick().fit(images, labels, validation=(255 - others, other_labels))
+    for name in ("n_support", "n_misclassified", "learning_rate"):
+        assert mirrored.history_.column(name) == fitted.history_.column(name)
+    assert mirrored.closing_history_.column("n_support") != fitted.closing_history_.column("n_support")
+
+
+def test_the_svm_is_that_of_all_images_on_the_last_latents(data, fitted):
+    (images, labels), (others, other_labels) = data
+    everything, numbers = np.concatenate([images, others]), np.concatenate([labels, other_labels])
+    latents = fitted.transform(everything)
+    of_support = latents[fitted.support_]
+    squared = ((latents[:, None] - of_support) ** 2).sum(axis=2)
+    by_hand = np.exp(-fitted.model_.gamma * squared) @ fitted.dual_coef_[0] + fitted.intercept_[0]
+    assert fitted.decision_function(everything) == pytest.approx(by_hand, abs=1e-4)
+    assert np.array_equal(numbers[fitted.support_], (fitted.dual_coef_[0] > 0).astype(int))
+    assert fitted.support_.max() >= len(labels)
+
+
+def test_without_validation_images_all_epochs_are_of_one_kind(data):
+    fitted = quick(validation_fraction=0).fit(*data[0])
+    assert fitted.history_.column("epoch") == [0, 1, 2, 3, 4]
+    assert fitted.closing_history_ is None
+    assert fitted.n_iter_ == 4
+
+
+def test_without_refitting_nothing_learns_from_validation_images(data):
+    train, validation = data
+    fitted = quick(refit=False).fit(*train, validation=validation)
+    assert fitted.settings_.closing_epochs == 0
+    assert fitted.history_.column("epoch") == [0, 1, 2, 3, 4]
+    assert fitted.support_.max() < len(train[1])
+    with pytest.raises(ValueError, match=r"closing_epochs=2 learn from validation images, which refit=False keeps out"):
+        quick(refit=False, closing_epochs=2).fit(*train, validation=validation)
+
+
+@pytest.mark.parametrize("closing_epochs", [4, 7])
+def test_some_epochs_must_be_left_for_the_first_phase(data, closing_epochs):
+    with pytest.raises(ValueError, match=rf"closing_epochs must be less than epochs, 4, .* got {closing_epochs}"):
+        quick(closing_epochs=closing_epochs).fit(*data[0])
+
+
+@pytest.mark.parametrize(("epochs", "n_closing"), [(1, 0), (2, 1), (10, 5), (15, 7), (30, 14)])
+def test_the_share_of_the_closing_epochs_stays(epochs, n_closing):
+    assert resolved(quick(epochs=epochs).get_params())["closing_epochs"] == n_closing
+    assert resolved(quick(epochs=epochs, preset="paper").get_params())["closing_epochs"] == 0
+
+
+def test_one_network_per_class_closes_too(data):
+    images, names = data[0][0], np.array(["a", "b", "c"])[np.arange(28) % 3]
+    fitted = quick(strategy="one-vs-all").fit(images, names)
+    assert [len(history) for history in fitted.history_] == [3] * 3
+    assert [history.column("epoch") for history in fitted.closing_history_] == [[2, 3, 4]] * 3
+    assert fitted.n_iter_ == 4
+
+
+def test_images_of_several_sizes_close_together(data):
+    (images, labels), (others, other_labels) = data
+    fitted = quick().fit(images, labels, validation=(others[:, :12], other_labels))
+    assert fitted.closing_history_.column("epoch") == [2, 3, 4]
+    assert fitted.predict(others[:, :10]).shape == other_labels.shape
