@@ -57,7 +57,7 @@ def test_a_comparison_from_folder_to_tables(folder):
     assert set(outcome.comparison.left_out) == {"ResNet18"}
     for run in outcome.runs:
         assert (run.n_train, run.n_validation, run.n_test) == (12, 4, 4)
-        assert len(run.tried) == (3 if run.seed == 3 and run.method.startswith("CNN") else 1)
+        assert len(run.tried) == (4 if run.seed == 3 and run.method.startswith("CNN") else 1)
     assert len({run.split for run in outcome.runs}) == 2
     write_results(outcome, asked.output)
     text = (asked.output / "results.md").read_text()

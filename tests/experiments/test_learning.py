@@ -48,7 +48,20 @@ def test_one_network_by_hand():
                 "validation_balanced_accuracy": [0.5, 0.75, 0.75],
             }
         ],
+        "closing_history": None,
+        "closing_n_support_by_epoch": None,
     }
+
+
+def test_closing_epochs_add_to_the_counts_and_leave_the_curves():
+    plain = learning_figures(SimpleNamespace(history_=FIRST, best_epoch_=1, n_iter_=2))
+    closed = learning_figures(SimpleNamespace(history_=FIRST, best_epoch_=1, n_iter_=4, closing_history_=SECOND))
+    added = sum(SECOND.column("n_backpropagated"))
+    assert closed["n_backpropagated"] == plain["n_backpropagated"] + added
+    assert closed["closing_n_support_by_epoch"] == SECOND.column("n_support")
+    assert closed["closing_history"][0]["n_backpropagated"] == SECOND.column("n_backpropagated")
+    same = set(plain) - {"epochs", "n_backpropagated", "closing_history", "closing_n_support_by_epoch"}
+    assert {name: closed[name] for name in same} == {name: plain[name] for name in same}
 
 
 def test_several_networks_of_unequal_length_by_hand():

@@ -42,7 +42,10 @@ def test_everything_about_a_run_of_lmfcn(parts):
     assert all(0 <= score <= 1 for score in (run.train_balanced_accuracy, run.test_balanced_accuracy))
     assert (run.chosen, [parameters for parameters, _ in run.tried]) == ({}, [{}])  # it runs as it comes
     assert run.validation_balanced_accuracy == run.validation_by_epoch[run.best_epoch]
-    assert len(run.validation_by_epoch) == len(run.seconds_by_epoch) == run.epochs + 1 == 3
+    assert run.epochs == 2
+    assert len(run.validation_by_epoch) == len(run.seconds_by_epoch) == 2  # epochs 0 and 1; then it learns from all
+    assert run.closing_history[0]["epoch"] == [1, 2]
+    assert run.closing_n_support_by_epoch == run.closing_history[0]["n_support"]
     assert run.seconds_by_epoch == sorted(run.seconds_by_epoch)
     assert run.seconds_to_best in run.seconds_by_epoch
     assert 0 < run.n_support_first <= 20
@@ -134,7 +137,8 @@ def test_one_network_per_class(random):
     quick = {"LMFCN": {**QUICK, "strategy": "one-vs-all"}}
     (run,) = measure(Cell("tiny", "LMFCN", 0), three, {}, quick)
     assert len(run.best_epoch) == 3
-    assert len(run.validation_by_epoch) == len(run.seconds_by_epoch) == run.epochs + 1
+    assert len(run.validation_by_epoch) == len(run.seconds_by_epoch) == 2
+    assert [network["epoch"] for network in run.closing_history] == [[1, 2]] * 3
     assert run.seconds_by_epoch == sorted(run.seconds_by_epoch)
     assert 3 <= run.n_support_first <= 3 * 18
     json.dumps(asdict(run), allow_nan=False)

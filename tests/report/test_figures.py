@@ -66,11 +66,22 @@ def test_training_curves_show_the_recorded_values(fitted):
     assert drawn["support loss"] == fitted.history_.column("support_loss")
 
 
+def test_closing_epochs_go_on_behind_the_others(fitted):
+    closing = fitted.closing_history_
+    figure = training_curves(fitted.history_, fitted.best_epoch_, closing=closing)
+    accuracies, counts, losses = figure.axes
+    assert [list(line.get_xdata()) for line in counts.lines[:2]] == [[0, 1], [1, 2]]
+    assert list(counts.lines[1].get_ydata()) == closing.column("n_support")
+    for axes in (accuracies, counts, losses):
+        assert "all images" in [text.get_text() for text in axes.texts]
+    assert [text.get_text() for text in accuracies.get_legend().get_texts()] == ["training", "validation"]
+
+
 def test_comparison_counts_images_before_each_epoch(fitted):
     figure = comparison_curves({"ours": fitted.history_})
     _, by_images = figure.axes
     counts = fitted.history_.column("n_backpropagated")
-    assert list(by_images.lines[0].get_xdata()) == [0, counts[0], counts[0] + counts[1]]
+    assert list(by_images.lines[0].get_xdata()) == [0, counts[0]]
 
 
 def test_samples_show_every_class(textures):

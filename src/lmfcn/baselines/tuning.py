@@ -94,7 +94,7 @@ class Tuned(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     >>> X, y = make_gaussians(n_per_class=20, size=16, random_state=0)
     >>> tuned = Tuned(CNNClassifier(epochs=2, latent_dim=4, random_state=0)).fit(X, y)
     >>> len(tuned.tried_)
-    3
+    4
     """
 
     def __init__(self, estimator: Any, *, candidates: Sequence[Mapping[str, Any]] | None = None) -> None:

@@ -14,6 +14,7 @@ from lmfcn.cli.evaluation import tell_accuracy
 from lmfcn.cli.telling import Teller, counted
 
 if TYPE_CHECKING:
+    from lmfcn.classifier import LMFCNClassifier
     from lmfcn.data.framing import Color
     from lmfcn.experiments.own_parts import OwnParts
     from lmfcn.experiments.own_training import OwnModel
@@ -34,7 +35,7 @@ def train(
     ] = False,
     val: Annotated[
         Path | None,
-        Option("--val", metavar="DATA", help="Images to choose the epoch by.", rich_help_panel=_DATA),
+        Option("--val", metavar="DATA", help="Images to choose by, then to learn from.", rich_help_panel=_DATA),
     ] = None,
     groups: Annotated[
         str | None,
@@ -58,6 +59,10 @@ def train(
     ] = False,
     epochs: Annotated[
         int | None, Option(min=1, help="Rounds: 15; one-vs-all 10 per class.", rich_help_panel=_METHOD)
+    ] = None,
+    closing_epochs: Annotated[
+        int | None,
+        Option(min=0, help="The last of these, with all images: 7 of 15.", rich_help_panel=_METHOD),
     ] = None,
     latent_dim: Annotated[
         int | None, Option(min=1, help="Length of what is learnt: 64.", rich_help_panel=_METHOD)
@@ -116,6 +121,7 @@ def train(
     _tell_beforehand(teller, parts)
     parameters = {
         "epochs": epochs,
+        "closing_epochs": closing_epochs,
         "latent_dim": latent_dim,
         "strategy": strategy,
         "preset": preset,
@@ -193,7 +199,14 @@ def _tell(teller: Teller, trained: "OwnModel", seconds: float) -> None:
     if not teller.quiet:
         n_images = len(trained.parts.train) + len(trained.parts.validation or ())
         carried = f"{counted(len(classifier.support_), 'support vector')} of {counted(n_images, 'image')}"
-        teller.say(f"{carried}, epoch {classifier.best_epoch_} kept, {seconds:.0f} seconds")
+        teller.say(f"{carried}, {_epochs(classifier)}, {seconds:.0f} seconds")
+
+
+def _epochs(classifier: "LMFCNClassifier") -> str:
+    """Say which epoch was kept, or that training went on from it with all images."""
+    if classifier.closing_history_ is None:
+        return f"epoch {classifier.best_epoch_} kept"
+    return f"epoch {classifier.best_epoch_} kept and trained on with all images"
 
 
 def _write(teller: Teller, trained: "OwnModel", output: Path, page: Path | None, *, gallery: bool) -> None:

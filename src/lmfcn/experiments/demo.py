@@ -42,6 +42,7 @@ class DemoRun:
     n_weights: int
     test_balanced_accuracy: float
     seconds: float
+    closing: History[EpochRecord] | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +67,7 @@ def run_demo(settings: DemoSettings, *, verbose: bool = True) -> DemoResult:
     shared: dict[str, Any] = {"epochs": settings.epochs, "random_state": settings.seed, "verbose": verbose}
     ours: dict[str, Any] = {"sv_close": 5, "wr_close": 1, "sh_close": 0, **shared}
     # What the figures show is then all images that it learns from, and all that the SVM at the end sees.
-    on_two = {"latent_dim": 2, "keep_untrained": False, "closing_epochs": 0}
+    on_two: dict[str, Any] = {"latent_dim": 2, "keep_untrained": False, "closing_epochs": 0}
     flat = LMFCNClassifier(**on_two, on_epoch=lambda _, space: spaces.append(space), **ours)
     models = {
         "LMFCN, 2 dimensions": flat,
@@ -97,4 +98,5 @@ def _run(name: str, model: Any, train: Labelled, validation: Labelled, test: Lab
     score = float(balanced_accuracy_score(test[1], model.predict(test[0])))
     network = model.model_ if isinstance(model, LMFCNClassifier) else model.network_
     n_weights = sum(weights.numel() for weights in network.parameters())
-    return DemoRun(name, model.history_, model.best_epoch_, n_weights, score, seconds)
+    closing = getattr(model, "closing_history_", None)
+    return DemoRun(name, model.history_, model.best_epoch_, n_weights, score, seconds, closing)

@@ -11,7 +11,9 @@ from matplotlib.ticker import MaxNLocator
 from lmfcn.report.style import COLORS, INK, KEPT, SUPPORT, TRAIN, VALIDATION, new_figure, tidy
 
 
-def training_curves(history: Any, kept_epoch: int, test_score: float | None = None) -> Figure:
+def training_curves(
+    history: Any, kept_epoch: int, test_score: float | None = None, closing: Any | None = None
+) -> Figure:
     """Draw accuracies, the number of support vectors and the losses, as in the paper's Figure 3.
 
     Parameters
@@ -20,17 +22,19 @@ def training_curves(history: Any, kept_epoch: int, test_score: float | None = No
     kept_epoch : int
     test_score : float, optional
         Test balanced accuracy of the kept epoch, drawn as a star.
+    closing : History of EpochRecord, optional
+        Of the epochs that learnt from validation images too, drawn on a grey ground.
     """
     figure = new_figure(12, 3.6)
     accuracies, counts, losses = figure.subplots(1, 3)
-    epochs = history.column("epoch")
-    accuracies.plot(epochs, history.column("train_balanced_accuracy"), color=TRAIN, label="training")
-    accuracies.plot(epochs, history.column("validation_balanced_accuracy"), color=VALIDATION, label="validation")
+    phases = [history] if closing is None else [history, closing]
+    _draw(accuracies, phases, "train_balanced_accuracy", color=TRAIN, label="training")
+    _draw(accuracies, [history], "validation_balanced_accuracy", color=VALIDATION, label="validation")
     if test_score is not None:
         accuracies.plot([kept_epoch], [test_score], "*", color=INK, markersize=11, label="test, kept epoch")
     accuracies.set(title="Balanced accuracy", ylim=(0.4, 1.02))
-    counts.plot(epochs, history.column("n_support"), color=SUPPORT, label="support vectors")
-    counts.plot(epochs, history.column("n_misclassified"), color=SUPPORT, linestyle="--", label="misclassified")
+    _draw(counts, phases, "n_support", color=SUPPORT, label="support vectors")
+    _draw(counts, phases, "n_misclassified", color=SUPPORT, linestyle="--", label="misclassified")
     counts.set(title="Training images")
     counts.set_ylim(bottom=0)
     for name, style in (
@@ -40,11 +44,13 @@ def training_curves(history: Any, kept_epoch: int, test_score: float | None = No
         ("head_loss", "-."),
     ):
         if any(history.column(name)):
-            losses.plot(epochs, history.column(name), style, color=INK, label=name.replace("_", " "))
+            _draw(losses, phases, name, linestyle=style, color=INK, label=name.replace("_", " "))
     losses.set(title="Loss at the start of the epoch")
     losses.set_ylim(bottom=0)
     for axes in (accuracies, counts, losses):
         _mark_kept(axes, kept_epoch)
+        if closing is not None:
+            _mark_closing(axes, closing)
         axes.set_xlabel("epoch")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(frameon=False, fontsize=9)
@@ -97,6 +103,20 @@ def support_curves(counts: Mapping[str, Sequence[Sequence[int]]], kept: Mapping[
     figure.legend(*axes.get_legend_handles_labels(), frameon=False, ncols=3, loc="outside upper center")
     tidy(axes)
     return figure
+
+
+def _draw(axes: Axes, phases: Sequence[Any], name: str, label: str, **style: Any) -> None:
+    """Draw a quantity over the epochs, a line for each phase of the training."""
+    for phase in phases:
+        axes.plot(phase.column("epoch"), phase.column(name), label=label if phase is phases[0] else None, **style)
+
+
+def _mark_closing(axes: Axes, closing: Any) -> None:
+    first, last = (closing.column("epoch")[place] for place in (0, -1))
+    axes.axvspan(first, last, color="#999999", alpha=0.15, linewidth=0)
+    axes.annotate(
+        "all images", (last, 0.94), xycoords=("data", "axes fraction"), ha="right", fontsize=8, color="#777777"
+    )
 
 
 def _mark_kept(axes: Axes, kept_epoch: int) -> None:

@@ -30,7 +30,11 @@ def _content(result: DemoResult) -> dict[str, Any]:
         "rows": [_row(run) for run in result.runs],
         "best": max(run.test_balanced_accuracy for run in result.runs),
         "samples": as_svg(sample_images(*result.samples)),
-        "curves": [(run.name, as_svg(training_curves(run.history, run.kept_epoch))) for run in result.runs[:2]],
+        "curves": [
+            (run.name, as_svg(training_curves(run.history, run.kept_epoch, closing=run.closing)))
+            for run in result.runs[:2]
+        ],
+        "n_closing": 0 if result.runs[1].closing is None else len(result.runs[1].closing) - 1,
         "comparison": as_svg(comparison_curves({run.name: run.history for run in result.runs})),
         "anchors": as_svg(anchor_figure(result.spaces[shown], result.train_labels, limits), adapts=False),
         "anchors_epoch": shown,
@@ -54,7 +58,9 @@ def _row(run: DemoRun) -> dict[str, Any]:
         "validation": kept.validation_balanced_accuracy,
         "test": run.test_balanced_accuracy,
         "support": None if support is None else (support, getattr(kept, "n_support")),  # noqa: B009
-        "images": sum(run.history.column("n_backpropagated")),
+        "images": sum(
+            sum(phase.column("n_backpropagated")) for phase in (run.history, run.closing) if phase is not None
+        ),
         "seconds": run.seconds,
     }
 

@@ -41,6 +41,7 @@ def _content(trained: OwnModel) -> dict[str, Any]:
         "notes": trained.notes,
         "left_out": [str(error) for error in trained.parts.left_out],
         "curves": _curves(trained),
+        "n_closing": trained.classifier.settings_.closing_epochs if trained.classifier.closing_history_ else 0,
         "label_errors": doubtful_labels(trained),
         "space": as_png(_space(trained)),
         "judged": judged,
@@ -53,12 +54,15 @@ def _content(trained: OwnModel) -> dict[str, Any]:
 def _curves(trained: OwnModel) -> list[tuple[str, str]]:
     """Return titled curves: of the network, or of the first few networks of one class against all others."""
     classifier = trained.classifier
+    closing = classifier.closing_history_
     if not isinstance(classifier.best_epoch_, list):
-        return [("Training", as_svg(training_curves(classifier.history_, classifier.best_epoch_)))]
-    networks = zip(classifier.classes_.tolist(), classifier.history_, classifier.best_epoch_, strict=True)
+        curves = training_curves(classifier.history_, classifier.best_epoch_, closing=closing)
+        return [("Training", as_svg(curves))]
+    closings = [None] * len(classifier.classes_) if closing is None else closing
+    networks = zip(classifier.classes_.tolist(), classifier.history_, classifier.best_epoch_, closings, strict=True)
     return [
-        (f"Training: {label} against all others", as_svg(training_curves(history, kept)))
-        for label, history, kept in list(networks)[:_SHOWN_CURVES]
+        (f"Training: {label} against all others", as_svg(training_curves(history, kept, closing=closing)))
+        for label, history, kept, closing in list(networks)[:_SHOWN_CURVES]
     ]
 
 
