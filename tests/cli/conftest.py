@@ -23,8 +23,15 @@ def trained(trees, tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def model(trained):
-    return trained[1] / "trees.lmfcn"
+def model(trees, tmp_path_factory):
+    """A model with its report and gallery, trained in this process."""
+    path = tmp_path_factory.mktemp("model") / "trees.lmfcn"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["lmfcn", "train", str(trees), "-o", str(path), "--quiet", *FAST])
+        with pytest.raises(SystemExit) as ended:
+            commands.main()
+    assert ended.value.code == 0
+    return path
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import json
 import numpy as np
 import pytest
 from own_images import save_images
-from test_cli import lmfcn
 
 
 @pytest.fixture(scope="module")
@@ -12,9 +11,9 @@ def new_trees(tmp_path_factory):
     return save_images(tmp_path_factory.mktemp("new") / "trees", n_per_class=6, seed=1)
 
 
-def test_evaluate_tells_everything(model, new_trees):
-    result = lmfcn("evaluate", model, new_trees)
-    assert result.returncode == 0, result.stderr
+def test_evaluate_tells_everything(command, model, new_trees):
+    code, told, said = command("evaluate", model, new_trees)
+    assert code == 0
     for text in (
         "Balanced accuracy ",
         " on 12 images",
@@ -23,9 +22,9 @@ def test_evaluate_tells_everything(model, new_trees):
         "Calibration error",
         "promise 0.9",
     ):
-        assert text in result.stdout
-    assert "Note" not in result.stderr
-    assert "\x1b" not in result.stdout
+        assert text in told
+    assert "Note" not in said
+    assert "\x1b" not in told
 
 
 def test_json_and_csv_agree(command, model, new_trees, tmp_path):

@@ -4,7 +4,6 @@ import re
 import numpy as np
 import pytest
 from PIL import Image
-from test_cli import lmfcn
 
 from lmfcn.explain.gallery import Gallery
 from lmfcn.explain.gallery_file import save_gallery
@@ -39,17 +38,18 @@ def run(monkeypatch, capsys):
     return run
 
 
-def test_explain_tells_and_writes(folder, tmp_path):
+def test_explain_tells_and_writes(folder, tmp_path, run):
     out = tmp_path / "new" / "folder"
-    result = lmfcn("explain", folder / "model.lmfcn", folder / "new.png", "-o", out, "--top", "2", "--class", "fine")
-    assert result.returncode == 0, result.stderr
-    assert result.stderr == ""
+    code, told, said = run(
+        "explain", folder / "model.lmfcn", folder / "new.png", "-o", out, "--top", "2", "--class", "fine"
+    )
+    assert (code, said) == (0, "")
     for text in (f"{folder / 'new.png'}: ", "probabilities: ", "cannot be ruled out (90 %): ", "against fine:"):
-        assert text in result.stdout
-    weights = [float(weight) for weight in re.findall(r"^ {4,} ([+-]\d\.\d+)  ", result.stdout, flags=re.MULTILINE)]
-    (value,) = re.findall(r"= +([+-]\d\.\d+)  decision value of fine", result.stdout)
+        assert text in told
+    weights = [float(weight) for weight in re.findall(r"^ {4,} ([+-]\d\.\d+)  ", told, flags=re.MULTILINE)]
+    (value,) = re.findall(r"= +([+-]\d\.\d+)  decision value of fine", told)
     assert sum(weights) == pytest.approx(float(value), abs=1e-3)
-    assert "fine/" in result.stdout
+    assert "fine/" in told
     assert sorted(path.name for path in out.iterdir()) == ["001-new.png", "explanation.html"]
     with Image.open(out / "001-new.png") as overlay:
         assert overlay.size == (11 * 32, 11 * 24)
@@ -113,12 +113,11 @@ def labelled(tmp_path_factory):
     return folder
 
 
-def test_audit_finds_a_planted_error(labelled, tmp_path):
-    result = lmfcn("audit", labelled, "--quick", "--quiet", "-o", tmp_path / "out")
-    assert result.returncode == 0, result.stderr
-    assert result.stderr == ""
-    assert "36 images, " in result.stdout
-    assert "coarse/30.png, labelled coarse: looks like stripes" in result.stdout
+def test_audit_finds_a_planted_error(labelled, tmp_path, run):
+    code, told, said = run("audit", labelled, "--quick", "--quiet", "-o", tmp_path / "out")
+    assert (code, said) == (0, "")
+    assert "36 images, " in told
+    assert "coarse/30.png, labelled coarse: looks like stripes" in told
     rows = (tmp_path / "out" / "audit.csv").read_text().splitlines()
     assert len(rows) == 37
     assert "coarse/30.png" in rows[1]

@@ -1,14 +1,12 @@
 import json
 
-from test_cli import lmfcn
-
 from lmfcn import LMFCNClassifier, __version__
 
 
-def test_info_tells_what_a_model_is(model):
-    result = lmfcn("info", model)
-    assert result.returncode == 0
-    told = dict(line.split("  ", 1) for line in result.stdout.splitlines())
+def test_info_tells_what_a_model_is(command, model):
+    code, printed, _ = command("info", model)
+    assert code == 0
+    told = dict(line.split("  ", 1) for line in printed.splitlines())
     told = {name.strip(): text.strip() for name, text in told.items()}
     assert told["classes"] == "bark, wood"
     assert told["images"] == "1 channel of uint8, of any size from 8x8"

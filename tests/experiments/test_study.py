@@ -279,6 +279,7 @@ def test_two_processes_measure_the_same_bit_for_bit(serial_runs, tmp_path):
     assert len(begun) == 6  # those of CNN + SVM come with CNN-CE
 
 
+@pytest.mark.thorough
 def test_a_worker_killed_in_the_middle_changes_nothing(serial_runs, cluster, tmp_path):
     def kill_the_victim():
         while not (tmp_path / "victim").exists() or not (tmp_path / "victim").read_text():

@@ -34,6 +34,7 @@ def memory_of(process) -> int:
     return 1000 * int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1))
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
 def test_many_requests_of_several_clients_leave_nothing_behind(served, fitted):
     process, address = served
