@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,8 @@ import torch
 from sklearn.svm import SVC
 
 from lmfcn import LMFCNClassifier
+from lmfcn.experiments.runs import Run
+from lmfcn.experiments.tasks import Part, Parts
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -70,3 +73,35 @@ def test_a_map_is_compared_with_its_own_windows(plain, textures, monkeypatch):  
     assert (found["windows"], found["same labels"]) == (36, 1.0)
     assert found["largest difference"] < 1e-5
     assert found["times faster"] > 0
+
+
+def test_time_to_accuracy_divides_our_seconds_by_theirs(plain, textures, monkeypatch):  # noqa: ARG001, puts its folder on the path
+    benchmark = importlib.import_module("time_to_accuracy")
+
+    def runs(method, *curves):
+        facts = {"n_train": 20, "n_test": 20, "cpu_seconds": 1.0}
+        scores = dict.fromkeys(("train_balanced_accuracy", "test_balanced_accuracy"), 1.0)
+        return [
+            Run("tiny", method, seed, validation_balanced_accuracy=1.0, validation_by_epoch=curve, **facts, **scores)
+            for seed, curve in enumerate(curves)
+        ]
+
+    ours = runs("LMFCN", [0.5, 0.9, 0.9], [0.5, 0.8, 0.85], [0.7, 0.8, 1.0])
+    theirs = runs("CNN-CE", [0.5, 0.6, 0.7, 0.8, 0.9], [0.5, 0.9, 0.8], [0.5, 0.5, 0.5, 0.9, 0.9])
+    monkeypatch.setitem(benchmark.TASKS, "tiny", lambda *_: None)
+    monkeypatch.setattr(benchmark, "seconds_of_epochs", lambda *_: ([1.0, 4.0, 6.0], 5.0))
+    found = benchmark.measure("tiny", Path(), [*ours, *theirs])
+    assert (found["epochs_ours"], found["epochs_theirs"]) == ([1, None, 2], [4, 1, 3])
+    assert (found["reached"], found["seeds"], found["ratios"]) == (2, 3, [0.2, 0.4])
+    assert found["median_ratio"] == pytest.approx(0.3)
+    assert benchmark.measure("tiny", Path(), ours) is None
+
+
+def test_time_to_accuracy_measures_every_epoch(plain, textures, monkeypatch):  # noqa: ARG001, puts its folder on the path
+    benchmark = importlib.import_module("time_to_accuracy")
+    few = partial(LMFCNClassifier, widths=(4, 4), latent_dim=4, passes=1, device="cpu")
+    monkeypatch.setattr(benchmark, "LMFCNClassifier", few)
+    ours, theirs = benchmark.seconds_of_epochs(Parts(*[Part(*textures)] * 3), {"views": "flips"})
+    assert len(ours) == 9
+    assert ours == sorted(ours)
+    assert theirs > 0

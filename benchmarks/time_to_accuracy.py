@@ -1,0 +1,88 @@
+"""How long LMFCN and the CNN take to the CNN's best validation accuracy, both on the same core in one run.
+
+python benchmarks/time_to_accuracy.py DATA --study benchmarks/study.jsonl
+
+The study tells in which epoch of which run the CNN's validation accuracy was best, and in which epoch LMFCN's first was
+as good. Its seconds are worth little where other work shared the machine, so the seconds of an epoch are measured here:
+on seed 0 of every task LMFCN's epochs before the closing ones, one after the other as they become cheaper, and two
+epochs of the CNN, which all cost the same. Run it on a machine that has nothing else to do. A line of JSON per task.
+"""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from lmfcn import LMFCNClassifier
+from lmfcn.algorithm.settings import Settings
+from lmfcn.baselines.cnn import CNNClassifier
+from lmfcn.experiments.learning import learning_figures
+from lmfcn.experiments.runs import Run, read_runs
+from lmfcn.experiments.tables import matched
+from lmfcn.experiments.tasks import TASKS, Parts
+
+OURS, THEIRS = "LMFCN", "CNN-CE"
+
+
+def epochs_to_best(pairs: Sequence[tuple[Run, Run]]) -> list[tuple[int | None, int]]:
+    """Return for every seed the epoch in which LMFCN was as good as the CNN ever was, and that of the CNN."""
+    found = []
+    for ours, theirs in pairs:
+        curve, aim = theirs.validation_by_epoch or [], max(theirs.validation_by_epoch or [])
+        reached = [epoch for epoch, score in enumerate(ours.validation_by_epoch or []) if score >= aim]
+        found.append((reached[0] if reached else None, int(np.argmax(curve))))
+    return found
+
+
+def seconds_of_epochs(parts: Parts, choice: dict[str, Any]) -> tuple[list[float], float]:
+    """Return the seconds until each of LMFCN's epochs was measured, and those of one epoch of the CNN."""
+    recipe = Settings()
+    opening = {"epochs": recipe.epochs - recipe.closing_epochs, "closing_epochs": 0, "random_state": 0}
+    ours = LMFCNClassifier(**opening).fit(*parts.train, validation=parts.validation)
+    theirs = CNNClassifier(epochs=2, random_state=0, **choice).fit(*parts.train, validation=parts.validation)
+    until = learning_figures(theirs)["seconds_by_epoch"]
+    return learning_figures(ours)["seconds_by_epoch"], (until[-1] - until[0]) / (len(until) - 1)
+
+
+def measure(task: str, data: Path, runs: Sequence[Run]) -> dict[str, Any] | None:
+    """Return what there is to say about a task; None without runs of both methods."""
+    pairs = matched(runs, task, OURS, THEIRS)
+    pairs = [pair for pair in pairs if all(run.validation_by_epoch for run in pair)]
+    if not pairs:
+        return None
+    ours, theirs = seconds_of_epochs(TASKS[task](data, 0), pairs[0][1].chosen)
+    epochs = epochs_to_best(pairs)
+    ratios = [ours[mine] / (his * theirs) for mine, his in epochs if mine is not None and his > 0]
+    return {
+        "task": task,
+        "seeds": len(pairs),
+        "reached": sum(mine is not None for mine, _ in epochs),
+        "epochs_ours": [mine for mine, _ in epochs],
+        "epochs_theirs": [his for _, his in epochs],
+        "ratios": [round(ratio, 3) for ratio in ratios],
+        "median_ratio": round(float(np.median(ratios)), 3) if ratios else None,
+        "seconds_ours": [round(until, 2) for until in ours],
+        "seconds_per_epoch_theirs": round(theirs, 2),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", type=Path, metavar="DATA", help="the folder that the study was run on")
+    parser.add_argument("--study", type=Path, default=Path("benchmarks/study.jsonl"))
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    runs = list(read_runs(options.study).values())
+    for task in options.tasks:
+        found = measure(task, options.data, runs)
+        if found is not None:
+            print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()
