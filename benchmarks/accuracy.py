@@ -16,6 +16,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 from lmfcn import LMFCNClassifier, __version__, make_gaussians
 from lmfcn.baselines.cnn import CNNClassifier
+from lmfcn.experiments.learning import learning_figures
 
 METHODS = {
     "LMFCN": lambda: LMFCNClassifier(),
@@ -46,7 +47,7 @@ def measure(name: str, seed: int) -> dict[str, object]:
         "validation_balanced_accuracy": kept.validation_balanced_accuracy,
         "kept_epoch": model.best_epoch_,
         "n_support_first_kept_last": support,
-        "n_backpropagated": sum(model.history_.column("n_backpropagated")),
+        "n_backpropagated": learning_figures(model)["n_backpropagated"],
         "seconds": round(seconds, 1),
     }
 

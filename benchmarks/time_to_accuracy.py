@@ -56,7 +56,8 @@ def measure(task: str, data: Path, runs: Sequence[Run]) -> dict[str, Any] | None
         return None
     ours, theirs = seconds_of_epochs(TASKS[task](data, 0), pairs[0][1].chosen)
     epochs = epochs_to_best(pairs)
-    ratios = [ours[mine] / (his * theirs) for mine, his in epochs if mine is not None and his > 0]
+    known = [(mine, his) for mine, his in epochs if mine is not None and mine < len(ours) and his > 0]
+    ratios = [ours[mine] / (his * theirs) for mine, his in known]
     return {
         "task": task,
         "seeds": len(pairs),

@@ -21,7 +21,12 @@ def draw_latent_space(folder: Path) -> None:
     train, validation = make_gaussians(60, 64, random), make_gaussians(60, 64, random)
     seen: list[tuple[EpochRecord, LatentSpace]] = []
     classifier = LMFCNClassifier(
-        latent_dim=2, random_state=0, verbose=True, on_epoch=lambda record, space: seen.append((record, space))
+        latent_dim=2,
+        keep_untrained=False,
+        closing_epochs=0,
+        random_state=0,
+        verbose=True,
+        on_epoch=lambda record, space: seen.append((record, space)),
     )
     classifier.fit(*train, validation=validation)
     last = classifier.best_epoch_

@@ -13,7 +13,7 @@ def main(n_per_class: int = 60, size: int = 64, epochs: int = 15) -> float:
     first, kept = classifier.history_[0], classifier.history_[classifier.best_epoch_]
 
     print(f"accuracy on new images: {score:.3f}")
-    print(f"kept epoch {kept.epoch}: {kept.n_support} support vectors, {first.n_support} before training")
+    print(f"epoch {kept.epoch}: {kept.n_support} support vectors, {first.n_support} before training")
     strongest = abs(classifier.dual_coef_[0]).argsort()[::-1][:5]
     print("training images that weigh most:", classifier.support_[strongest].tolist())
     return score

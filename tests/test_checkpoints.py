@@ -10,6 +10,7 @@ import pytest
 
 from lmfcn import LMFCNClassifier, make_gaussians
 from lmfcn.algorithm.errors import TrainingWarning
+from lmfcn.algorithm.training import Training
 from lmfcn.checkpoints import Checkpoints
 from lmfcn.data.collections import ImageCollection
 from lmfcn.tensor_files import FileError
@@ -228,6 +229,25 @@ def test_ctrl_c_among_the_closing_epochs_keeps_the_last_of_them(textures):
     assert classifier.history_.column("epoch") == [0, 1, 2, 3]
     assert classifier.closing_history_.column("epoch") == [3, 4]
     assert classifier.predict(textures[0]).shape == (32,)
+
+
+def test_ctrl_c_in_the_first_closing_epoch_keeps_what_there_was(textures, tmp_path, monkeypatch):
+    train_epoch = Training.train_epoch
+
+    def interrupted(self, epoch):
+        if self.n_before:
+            raise KeyboardInterrupt
+        return train_epoch(self, epoch)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Training, "train_epoch", interrupted)
+        with pytest.warns(TrainingWarning, match=r"Interrupted after epoch 2; epoch \d is kept. To go on"):
+            classifier = quick(epochs=4, checkpoint_dir=tmp_path).fit(*textures)
+    assert classifier.closing_history_ is None
+    assert classifier.n_iter_ == 2
+    assert classifier.predict(textures[0]).shape == (32,)
+    resumed = quick(epochs=4, checkpoint_dir=tmp_path).fit(*textures)
+    assert same(resumed, quick(epochs=4).fit(*textures))
 
 
 def test_ctrl_c_says_how_to_go_on_and_going_on_works(tmp_path, textures):

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from lmfcn import LMFCNClassifier, make_gaussians
+from lmfcn import LMFCNClassifier, fitting, make_gaussians
+from lmfcn.data.sources import open_collection
 from lmfcn.plans import resolved
 
 
@@ -76,6 +78,7 @@ def test_without_validation_images_all_epochs_are_of_one_kind(data):
     assert fitted.history_.column("epoch") == [0, 1, 2, 3, 4]
     assert fitted.closing_history_ is None
     assert fitted.n_iter_ == 4
+    assert fitted.settings_.closing_epochs == fitted.model_.record["parameters"]["closing_epochs"] == 0
 
 
 def test_without_refitting_nothing_learns_from_validation_images(data):
@@ -84,7 +87,9 @@ def test_without_refitting_nothing_learns_from_validation_images(data):
     assert fitted.settings_.closing_epochs == 0
     assert fitted.history_.column("epoch") == [0, 1, 2, 3, 4]
     assert fitted.support_.max() < len(train[1])
-    with pytest.raises(ValueError, match=r"closing_epochs=2 learn from validation images, which refit=False keeps out"):
+    with pytest.raises(
+        ValueError, match=r"closing_epochs=2 learn from validation images, which refit=False keeps out; set refit"
+    ):
         quick(refit=False, closing_epochs=2).fit(*train, validation=validation)
 
 
@@ -113,3 +118,55 @@ def test_images_of_several_sizes_close_together(data):
     fitted = quick().fit(images, labels, validation=(others[:, :12], other_labels))
     assert fitted.closing_history_.column("epoch") == [2, 3, 4]
     assert fitted.predict(others[:, :10]).shape == other_labels.shape
+
+
+def test_closing_epochs_must_fit_into_those_of_each_class(data):
+    images, names = data[0][0], np.array(["a", "b", "c"])[np.arange(28) % 3]
+    with pytest.raises(
+        ValueError, match="closing_epochs must be less than epochs, 10, of which they are a part, got 12"
+    ):
+        quick(strategy="one-vs-all", epochs=None, closing_epochs=12).fit(images, names)
+
+
+@pytest.mark.parametrize("number", [np.int8(20), np.uint8(40), np.int64(15)])
+def test_numbers_of_numpy_are_numbers(number):
+    assert resolved(quick(epochs=number).get_params())["closing_epochs"] == round(int(number) * 7 / 15)
+
+
+def test_the_last_svm_has_the_c_and_the_gamma_factor_that_held_out_images_chose(data, monkeypatch):
+    asked = []
+    fit = fitting.fit_final_svm
+
+    def watch(latents, labels, folds, settings, weights, c_factors, gamma_factors):
+        asked.append((len(labels), c_factors, gamma_factors))
+        return fit(latents, labels, folds, settings, weights, c_factors, gamma_factors)
+
+    monkeypatch.setattr(fitting, "fit_final_svm", watch)
+    train, validation = data
+    fitted = quick().fit(*train, validation=validation)
+    (_, *first), (n_images, c_factors, gamma_factors) = asked
+    assert n_images == 44
+    assert (first[0], first[1]) == (fitting.C_FACTORS, fitting.GAMMA_FACTORS)
+    assert c_factors == (fitted.model_.record["C"] / fitted.settings_.C,)
+    assert gamma_factors[0] in fitting.GAMMA_FACTORS
+
+
+@pytest.mark.parametrize("class_weight", ["auto", "balanced", {1: 5.0}])
+def test_unequal_classes_in_groups_close_too(data, class_weight):
+    images, labels = data[0]
+    kept = np.sort(np.concatenate([np.flatnonzero(labels == 0), np.flatnonzero(labels == 1)[:6]]))
+    groups = np.arange(len(kept)) // 2
+    fitted = quick(class_weight=class_weight).fit(images[kept], labels[kept], groups=groups)
+    assert fitted.closing_history_.column("epoch") == [2, 3, 4]
+    assert np.array_equal(labels[kept][fitted.support_], (fitted.dual_coef_[0] > 0).astype(int))
+    assert fitted.predict_proba(images).sum(axis=1) == pytest.approx(1)
+
+
+def test_files_are_read_in_batches_in_both_phases(data, tmp_path):
+    for number, (image, label) in enumerate(zip(*data[0], strict=True)):
+        path = tmp_path / str(label) / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(image).save(path)
+    fitted = quick().fit(open_collection(tmp_path))
+    assert fitted.closing_history_.column("epoch") == [2, 3, 4]
+    assert fitted.predict(str(tmp_path)).shape == (28,)

@@ -30,8 +30,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     A short convolutional network turns every image into a latent vector; in each epoch an RBF SVM on the
     latents finds the support vectors, and only they (and the misclassified, which are among them) are
     back-propagated, towards anchors of their own class, away from other ones, and so that a linear layer can tell
-    their classes apart. At the end one SVM on the latents of the kept epoch, and on what the untrained network says,
-    decides.
+    their classes apart. Validation images choose the epoch; then the network goes on learning from them too. At the end
+    one SVM on the latents, and on what the untrained network says, decides.
 
     Parameters
     ----------
@@ -97,8 +97,9 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     passes : int, optional
         How often an epoch goes through the images that move, 8 times by default.
     keep : {"latest", "best"}, optional
-        Which epoch counts: the latest whose validation balanced accuracy is not below the best by more than one
-        standard error (default), or the first of the best, as in the paper. The last one without validation images.
+        Which epoch counts, and is gone on from in the closing epochs: the latest whose validation balanced accuracy is
+        not below the best by more than one standard error (default), or the first of the best, as in the paper. The
+        last one without validation images.
     optimizer : {"adamw", "adadelta"}, optional
         AdamW by default.
     learning_rate : float, optional
@@ -123,9 +124,9 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         Values for the parameters that are left at None. "paper" is the paper's loss on one batch with the
         optimiser and the constants of its authors' program.
     validation_fraction : float, default=0.2
-        Share of every class that is held out to choose the epoch when `fit` is given no validation
-        images. With 0 nothing is held out, the last epoch is kept, probabilities are too confident and
-        there are no prediction sets.
+        Share of every class that is held out when `fit` is given no validation images: to choose the epoch, `C` and
+        `gamma` by and to calibrate with, then to learn from (see `closing_epochs`). With 0 nothing is held out, the
+        last epoch is kept, probabilities are too confident and there are no prediction sets.
     image_shape : tuple of int, optional
         (height, width) or (height, width, channels) of images that come as rows (n, n_pixels); one of them
         may be -1. Needed only for tools that know nothing but tables.
@@ -140,7 +141,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         Folder for a checkpoint after every epoch. `fit` with the same data and parameters goes on from
         there, and ends as if it had never been interrupted.
     on_epoch : callable, optional
-        Called after every epoch with its `EpochRecord` and its `LatentSpace`; not with several workers.
+        Called after every epoch with its `EpochRecord` and its `LatentSpace`; not with several workers. In the closing
+        epochs the space holds training images and, behind them, validation images, and there is no validation accuracy.
     verbose : bool, default=False
         Show a progress bar on standard error.
 
@@ -299,14 +301,15 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
             and validation; a collection may bring its own. In `cross_val_score` hand them over twice, for the
             outer and for the inner division: `groups=g, params={"groups": g}`.
         validation : tuple (X, y) or ImageCollection, optional
-            Images to choose the epoch by; without them a part of X is held out.
+            Images to choose the epoch, `C` and `gamma` by and to calibrate with; without them a part of X is held out.
+            In the end the model learns from them too unless `refit` is False, so they are no test set.
         """
         parameters = self.get_params(deep=False)
         settings = settings_of(parameters)
         checkpoints = None if self.checkpoint_dir is None else Checkpoints.open(self.checkpoint_dir)
         seed = self._seed(checkpoints)
         data = self._check_data(X, y, groups, validation, np.random.default_rng(seed))
-        plan = plan_of(parameters, settings, data.classes, seed)
+        plan = plan_of(parameters, settings, data, seed)
         record = record_of(parameters, data, plan)
         if checkpoints is not None:
             plan = replace(plan, checkpoints=checkpoints.claim(record))
@@ -380,11 +383,12 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         self.model_ = fitted.model
         self.classes_, self.settings_ = data.classes, settings
         histories, epochs = [result.history for result in trained], [result.kept.epoch for result in trained]
-        closing = [result.history for result in fitted.closed or ()]
+        closing = [result.history for result in fitted.closed or () if len(result.history)]
         self.history_ = histories[0] if len(trained) == 1 else histories
         self.closing_history_ = None if not closing else closing[0] if len(trained) == 1 else closing
         self.best_epoch_ = epochs[0] if len(trained) == 1 else epochs
-        self.n_iter_ = sum(max(len(history) for history in phase) - 1 for phase in (histories, closing) if phase)
+        by_network = zip(histories, closing, strict=True) if closing else zip(histories, strict=True)
+        self.n_iter_ = max(sum(len(history) - 1 for history in phases) for phases in by_network)
         self.support_ = fitted.support
         self.dual_coef_ = decision.coefficients.T.cpu().numpy()
         self.intercept_ = decision.intercepts.cpu().numpy()

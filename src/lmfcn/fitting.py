@@ -165,7 +165,8 @@ def _final_svm(data: TrainingData, plan: Plan, networks: Networks, trained: list
 def _fitted_again(final: FinalSVM, data: TrainingData, plan: Plan, networks: Networks) -> tuple[FinalSVM, _Rows]:
     """Return the SVM on what the networks have become since they learnt from validation images too.
 
-    C, gamma and the held-out scores stay those of the SVM before: no image is left that could judge a new one.
+    C, the factor on gamma and the held-out scores stay those of the SVM before: no image is left that could judge a
+    new one.
     """
     rows = _encoded(networks, data.train, plan)
     if data.validation is not None:

@@ -60,7 +60,7 @@ def check_closing(settings: Settings) -> None:
     if settings.closing_epochs and settings.refit is False:
         raise ValueError(
             f"closing_epochs={settings.closing_epochs} learn from validation images, which refit=False keeps out;"
-            " leave one of them at its default."
+            " set refit=True, or leave closing_epochs at its default."
         )
 
 

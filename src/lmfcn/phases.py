@@ -12,12 +12,12 @@ from torch import Tensor
 
 from lmfcn.algorithm.encode import Images, JoinedImages
 from lmfcn.algorithm.first_filters import decorrelate_first_filters
-from lmfcn.algorithm.history import EpochRecord
+from lmfcn.algorithm.history import EpochRecord, History
 from lmfcn.algorithm.latent_space import LatentSpace
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.one_vs_all import one_against_all, train_side_by_side
 from lmfcn.algorithm.settings import Settings
-from lmfcn.algorithm.training import Observer, Problem, Trained, Training
+from lmfcn.algorithm.training import KeptEpoch, Observer, Problem, Trained, Training
 from lmfcn.checkpoints import Checkpoints
 from lmfcn.data.training_data import TrainingData
 from lmfcn.progress import Advance, epoch_progress, progress_note
@@ -70,8 +70,8 @@ def open_training(data: TrainingData, plan: Plan, root: Tensor | None) -> list[T
 
     `root` decorrelates the patches that half of their first filters look at.
     """
-    n_closing = _n_closing(data, plan)
-    phase = _Phase("LMFCN", replace(plan.settings, epochs=plan.settings.epochs - n_closing), 0, "")
+    n_opening = plan.settings.epochs - plan.settings.closing_epochs
+    phase = _Phase("LMFCN", replace(plan.settings, epochs=n_opening), 0, "")
     networks = [new_network(data, plan, root, number) for number in range(_n_networks(data, plan))]
     return _train(data, plan, phase, _problem(data, plan), networks)
 
@@ -80,27 +80,27 @@ def close_training(data: TrainingData, plan: Plan, trained: Sequence[Trained]) -
     """Train the kept networks further, on training and validation images together, and keep the last epoch.
 
     All that validation images can tell is known by then. They are as many new images for the networks, of which those
-    that lie inside the margin become support vectors at once. None if there is nothing to do: no validation images, no
-    epochs left for it, or the user has stopped the first phase.
+    that lie inside the margin become support vectors at once. None if there is nothing to do: no closing epochs, or
+    the user has stopped the first phase. Stopped before the first closing epoch was over, one network stays as it was.
     """
-    n_closing = _n_closing(data, plan)
-    if n_closing == 0 or any(was_interrupted(result) for result in trained):
+    n_closing = plan.settings.closing_epochs
+    if n_closing == 0 or any(result.interrupted for result in trained):
         return None
-    opening = plan.settings.epochs - n_closing
-    phase = _Phase("LMFCN, all images", replace(plan.settings, epochs=n_closing), opening, "-closing")
+    n_before = plan.settings.epochs - n_closing
+    phase = _Phase("LMFCN, all images", replace(plan.settings, epochs=n_closing), n_before, "-closing")
     networks = [copy.deepcopy(result.kept.network) for result in trained]
-    return _train(data, plan, phase, _problem_of_all(data, plan), networks)
+    try:
+        return _train(data, plan, phase, _problem_of_all(data, plan), networks)
+    except KeyboardInterrupt:
+        if plan.one_vs_all:
+            raise
+        return [_interrupted(trained[0].kept, History(), trained[0].history[-1].epoch, plan)]
 
 
 def all_images(data: TrainingData) -> Images:
     """Return the training images and, behind them, the validation images."""
     train, validation = data.train, data.validation
     return train.images if validation is None else JoinedImages(train.images, validation.images)
-
-
-def was_interrupted(trained: Trained) -> bool:
-    """Tell whether the user stopped a training."""
-    return trained.message is not None and trained.message.startswith(INTERRUPTED)
 
 
 def new_network(data: TrainingData, plan: Plan, root: Tensor | None, number: int = 0) -> TextureFCN:
@@ -140,10 +140,6 @@ class _Phase:
     def seed(self, plan: Plan, number: int) -> int:
         """Return what decides the order of the images."""
         return int(np.random.default_rng([plan.seed, 3, self.n_before, number]).integers(2**62))
-
-
-def _n_closing(data: TrainingData, plan: Plan) -> int:
-    return 0 if data.validation is None else plan.settings.closing_epochs
 
 
 def _n_networks(data: TrainingData, plan: Plan) -> int:
@@ -207,9 +203,12 @@ def _run_interruptible(training: Training, plan: Plan) -> Trained:
     except KeyboardInterrupt:
         if len(training.history) == 0:
             raise
-        done, kept = training.history[-1].epoch, training.kept.epoch
-        message = f"{INTERRUPTED} {done}; epoch {kept} is kept. {how_to_go_on(plan)}"
-        return Trained(training.kept, training.history, message)
+        return _interrupted(training.kept, training.history, training.history[-1].epoch, plan)
+
+
+def _interrupted(kept: KeptEpoch, history: History[EpochRecord], last_epoch: int, plan: Plan) -> Trained:
+    message = f"{INTERRUPTED} {last_epoch}; epoch {kept.epoch} is kept. {how_to_go_on(plan)}"
+    return Trained(kept, history, message, interrupted=True)
 
 
 def _problem(data: TrainingData, plan: Plan) -> Problem:

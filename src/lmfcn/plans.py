@@ -14,6 +14,7 @@ from lmfcn.data.training_data import TrainingData
 from lmfcn.parameters import (
     check_choice,
     check_class_weight,
+    check_closing,
     check_device,
     check_fraction,
     check_integer,
@@ -56,12 +57,16 @@ def settings_of(parameters: Parameters) -> Settings:
     return settings
 
 
-def plan_of(parameters: Parameters, settings: Settings, classes: np.ndarray, seed: int) -> Plan:
-    """Return the plan for data of these classes, without checkpoints."""
+def plan_of(parameters: Parameters, settings: Settings, data: TrainingData, seed: int) -> Plan:
+    """Return the plan for these data, without checkpoints."""
+    classes = data.classes
     one_vs_all = _value(parameters, "strategy") == "one-vs-all" and len(classes) > 2
     if one_vs_all and parameters["epochs"] is None:
         of_all = {**parameters, "epochs": EPOCHS_PER_CLASS}
         settings = replace(settings, epochs=EPOCHS_PER_CLASS, closing_epochs=_value(of_all, "closing_epochs"))
+        check_closing(settings)
+    if data.validation is None:
+        settings = replace(settings, closing_epochs=0)
     if parameters["on_epoch"] is not None and one_vs_all and effective_n_jobs(parameters["n_jobs"]) > 1:
         raise ValueError("on_epoch sees nothing of other processes; use n_jobs=1 with it.")
     return Plan(
@@ -110,14 +115,14 @@ def _recipe(parameters: Parameters) -> dict[str, Any]:
     recipe = {**_NETWORKS, **vars(Settings())}
     refit, epochs = parameters["refit"], parameters["epochs"]
     # Nothing may learn from validation images without a refit; of fewer or more epochs the same share does.
-    recipe["closing_epochs"] = 0 if refit is False else _n_closing(recipe["epochs"] if epochs is None else epochs)
+    recipe["closing_epochs"] = 0 if refit is False else _closing_share(recipe["epochs"] if epochs is None else epochs)
     return {**recipe, **PRESETS.get(parameters["preset"] or "", {})}
 
 
-def _n_closing(epochs: Any) -> int:
+def _closing_share(epochs: Any) -> int:
     settings = Settings()
     known = isinstance(epochs, Integral)  # whatever else it may be is refused later, with a sentence
-    return round(epochs * settings.closing_epochs / settings.epochs) if known else settings.closing_epochs
+    return round(int(epochs) * settings.closing_epochs / settings.epochs) if known else settings.closing_epochs
 
 
 def _value(parameters: Parameters, name: str) -> Any:

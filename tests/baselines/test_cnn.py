@@ -245,4 +245,5 @@ def test_everyone_is_tuned_among_the_same_rates():
     assert {"first_filters": "decorrelated", "views": "flips"}.items() <= resolved(
         LMFCNClassifier().get_params()
     ).items()
+    assert candidates_for(LMFCNClassifier(views="none")) == ours  # who asks for no mirror images gets none
     assert candidates_for(RandomFCN()) == [{}]

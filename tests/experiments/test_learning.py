@@ -49,7 +49,6 @@ def test_one_network_by_hand():
             }
         ],
         "closing_history": None,
-        "closing_n_support_by_epoch": None,
     }
 
 
@@ -58,9 +57,9 @@ def test_closing_epochs_add_to_the_counts_and_leave_the_curves():
     closed = learning_figures(SimpleNamespace(history_=FIRST, best_epoch_=1, n_iter_=4, closing_history_=SECOND))
     added = sum(SECOND.column("n_backpropagated"))
     assert closed["n_backpropagated"] == plain["n_backpropagated"] + added
-    assert closed["closing_n_support_by_epoch"] == SECOND.column("n_support")
+    assert closed["closing_history"][0]["n_support"] == SECOND.column("n_support")
     assert closed["closing_history"][0]["n_backpropagated"] == SECOND.column("n_backpropagated")
-    same = set(plain) - {"epochs", "n_backpropagated", "closing_history", "closing_n_support_by_epoch"}
+    same = set(plain) - {"epochs", "n_backpropagated", "closing_history"}
     assert {name: closed[name] for name in same} == {name: plain[name] for name in same}
 
 

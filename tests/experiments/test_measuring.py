@@ -45,7 +45,6 @@ def test_everything_about_a_run_of_lmfcn(parts):
     assert run.epochs == 2
     assert len(run.validation_by_epoch) == len(run.seconds_by_epoch) == 2  # epochs 0 and 1; then it learns from all
     assert run.closing_history[0]["epoch"] == [1, 2]
-    assert run.closing_n_support_by_epoch == run.closing_history[0]["n_support"]
     assert run.seconds_by_epoch == sorted(run.seconds_by_epoch)
     assert run.seconds_to_best in run.seconds_by_epoch
     assert 0 < run.n_support_first <= 20

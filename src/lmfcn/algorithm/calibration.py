@@ -24,7 +24,8 @@ class Calibration:
         Expected calibration error on held-out images, each judged by a factor that others chose; None if
         nothing could be held out.
     held_out : bool
-        Whether the networks had not seen the images either. If not, the probabilities are too confident.
+        Whether the networks that the scores come from had not seen the images either. If they had, the probabilities
+        are too confident.
     """
 
     sharpness: float

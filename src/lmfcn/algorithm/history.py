@@ -18,7 +18,8 @@ Record = TypeVar("Record")
 class EpochRecord:
     """One epoch of one network, measured at its start; only `n_backpropagated` tells of its updates.
 
-    Epoch 0 is the untrained network, epoch k the network after k rounds of back-propagation. `head_loss` is the
+    Epoch 0 is the untrained network, epoch k the network after k rounds of back-propagation. Closing
+    epochs, which go on from a kept epoch, are numbered behind the last one of the phase before. `head_loss` is the
     cross-entropy of the linear layer over all training images, 0 without one.
     """
 

@@ -58,11 +58,12 @@ class KeptEpoch:
 
 @dataclass(frozen=True)
 class Trained:
-    """What is left of a training when it has ended, with a message if it ended early."""
+    """What is left of a training when it has ended, with a message if it ended early: by itself or `interrupted`."""
 
     kept: KeptEpoch
     history: History[EpochRecord]
     message: str | None = None
+    interrupted: bool = False
 
 
 Observer = Callable[[EpochRecord, LatentSpace], None]
@@ -86,7 +87,7 @@ class Training:
     save : callable, optional
         Called with the training after every epoch, for a checkpoint.
     n_before : int, default=0
-        Epochs that the network has been through already; those to come are numbered after them.
+        Number of the first epoch: how many there were in the phase before this one.
 
     Attributes
     ----------
@@ -148,7 +149,7 @@ class Training:
         with clock("backpropagation"):
             rate = self.descent.start_epoch(epoch)
             last = epoch == self.settings.epochs
-            n_images = 0 if last else self.descent.back_propagate(self.problem.images, space, epoch)  # step 5
+            n_images = 0 if last else self.descent.back_propagate(self.problem.images, space, number)  # step 5
         record = EpochRecord(
             epoch=number,
             validation_balanced_accuracy=score,

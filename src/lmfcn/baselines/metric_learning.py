@@ -43,7 +43,7 @@ class MetricSVC(TrainedNetworkSVC):
         authors advise.
     latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, first_filters, views,
     validation_fraction, image_shape, device, random_state, verbose
-        As in `CNNClassifier`, with the same defaults.
+        As in `CNNClassifier`, with the same defaults but for 100 epochs with any number of classes.
 
     Examples
     --------

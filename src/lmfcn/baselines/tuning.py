@@ -32,7 +32,7 @@ def candidates_for(estimator: Any) -> list[dict[str, Any]]:
     rate = Settings().learning_rate if parameters["learning_rate"] is None else parameters["learning_rate"]
     other = RATES[0] if rate > RATES[0] else RATES[1]
     candidates: list[dict[str, Any]] = [{}, {"learning_rate": other}, {"weight_decay": MORE_DECAY}]
-    if parameters.get("views") == "none":
+    if (parameters.get("first_filters"), parameters.get("views")) == ("random", "none"):
         candidates.append({"learning_rate": RATES[1], "first_filters": "decorrelated", "views": "flips"})
     return candidates
 

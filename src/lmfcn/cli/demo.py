@@ -37,7 +37,10 @@ def demo(
         settings = DemoSettings(epochs=epochs, image_size=size, n_train=images, n_validation=images, seed=seed)
         result = run_demo(settings, verbose=not quiet)
     for run in result.runs:
-        run.history.save(output / f"{run.name.lower().replace(', ', '-').replace(' ', '-')}.jsonl")
+        name = run.name.lower().replace(", ", "-").replace(" ", "-")
+        run.history.save(output / f"{name}.jsonl")
+        if run.closing is not None:
+            run.closing.save(output / f"{name}-closing.jsonl")
     write_demo_report(result, output / "report.html")
     if not quiet:
         _print_summary(result)

@@ -56,7 +56,10 @@ def _record_lines(told: dict[str, Any]) -> dict[str, str]:
         interval = f"{score['low']:.3f} to {score['high']:.3f}"
         lines["test"] = f"{score['value']:.3f} balanced ({interval}), on {test['n_images']} test images"
     if epochs := told.get("best_epochs"):
-        lines["kept epoch"] = ", ".join(map(str, epochs))
+        more = (
+            f", then {counted(told['n_closing_epochs'], 'epoch')} with all images" if told["n_closing_epochs"] else ""
+        )
+        lines["kept epoch"] = ", ".join(map(str, epochs)) + more
     if told.get("random_state") is not None:
         lines["seed"] = str(told["random_state"])
     for name in ("parameters", "versions"):

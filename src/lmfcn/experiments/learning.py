@@ -37,7 +37,6 @@ def learning_figures(fitted: Any) -> dict[str, Any]:
         "seconds_to_best": None if curve is None else seconds[int(np.argmax(curve))],
         "history": [_columns(history) for history in histories],
         "closing_history": [_columns(history) for history in closing] or None,
-        "closing_n_support_by_epoch": _n_support_by_epoch(closing) if closing else None,
     }
 
 

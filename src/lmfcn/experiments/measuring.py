@@ -12,7 +12,7 @@ from sklearn.metrics import balanced_accuracy_score
 from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.methods import METHODS as COMPARATORS
 from lmfcn.baselines.network_svm import CNNSVC
-from lmfcn.baselines.tuning import Tried, Tuned, validation_score
+from lmfcn.baselines.tuning import Tried, Tuned, candidates_for, validation_score
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.fingerprint import fingerprint
 from lmfcn.experiments.answers import answers_of
@@ -34,6 +34,9 @@ UNTUNED = ("LMFCN", "LMFCN, paper's preset")
 ON_TOP_OF_CNN = ("CNN + SVM", "FV-CNN")
 """Methods that build on the network of "CNN-CE" and are measured with it, without training it again."""
 
+TUNED_FOR_ITSELF = ("CNN multiclass",)
+"""Methods that another number of classes makes another network of: they take over no other task's choice."""
+
 Changes = Mapping[str, Mapping[str, Any]]
 """Parameters that differ from the defaults, by method."""
 
@@ -50,6 +53,11 @@ _NO_PART_OF_THE_RESULT = ("verbose", "n_jobs", "on_epoch", "checkpoint_dir", "ca
 def is_tuned(method: str) -> bool:
     """Tell whether a method has a learning rate that is chosen for each task."""
     return method not in UNTUNED and "learning_rate" in METHODS[method]().get_params(deep=False)
+
+
+def candidates_of(method: str, changes: Changes) -> list[dict[str, Any]]:
+    """Return what tuning tries for a method."""
+    return candidates_for(METHODS[method]().set_params(**changes.get(method, {})))
 
 
 def digest_of(method: str, changes: Changes, more: Any = None) -> str:

@@ -41,15 +41,16 @@ class Run:
     n_backpropagated : int or None
         Images that went through a network backwards, each as often as it did.
     n_support_first, n_support_kept, n_support_last : int or None
-        Support vectors of the SVM that training asks: of the untrained network, of the kept and of the last epoch.
+        Support vectors of the SVM that training asks: of the untrained network, of the kept and of the last epoch
+        before the closing ones.
     validation_by_epoch, seconds_by_epoch : lists of float, or None
         Validation accuracy of every epoch, and seconds by the clock from the start of training until it was known.
     seconds_to_best : float or None
         The second of them where the first is best for the first time.
     history : list of dicts, or None
         For each network every quantity of its epochs, as a list by name.
-    closing_history, closing_n_support_by_epoch : lists, or None
-        The same of the epochs that learn from validation images too, and the support vectors of each of them.
+    closing_history : list of dicts, or None
+        The same of the epochs that learn from validation images too. All fields by epoch end before these.
     machine : dict
         What it was computed on.
     digest : str or None
@@ -98,7 +99,6 @@ class Run:
     n_support_by_epoch: list[int] | None = None
     n_support_final: int | None = None
     closing_history: list[dict[str, list[Any]]] | None = None
-    closing_n_support_by_epoch: list[int] | None = None
     classes: list[str] | None = None
     test_classes: list[int] | None = None
     predicted_classes: list[int] | None = None

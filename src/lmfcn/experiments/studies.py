@@ -10,7 +10,16 @@ from typing import Any, NamedTuple
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.alone import open_alone, remove_alone
 from lmfcn.distribution import LostWorkerError, WithThreads, as_completed
-from lmfcn.experiments.measuring import METHODS, ON_TOP_OF_CNN, Changes, digest_of, is_tuned, measure
+from lmfcn.experiments.measuring import (
+    METHODS,
+    ON_TOP_OF_CNN,
+    TUNED_FOR_ITSELF,
+    Changes,
+    candidates_of,
+    digest_of,
+    is_tuned,
+    measure,
+)
 from lmfcn.experiments.runs import Cell, Run, append_run, read_lines
 from lmfcn.experiments.tables import NOTHING
 from lmfcn.experiments.tasks import Parts
@@ -188,7 +197,8 @@ class Study:
         key = cell.task, cell.method
         if key not in self._digests and cell.method in METHODS:
             tuned = self.tuning_seed is not None and is_tuned(cell.method)
-            self._digests[key] = digest_of(cell.method, self.changes, [self.data.get(cell.task), tuned])
+            told = [candidates_of(cell.method, self.changes), self._tuning(cell).task] if tuned else False
+            self._digests[key] = digest_of(cell.method, self.changes, [self.data.get(cell.task), told])
         return self._digests.get(key)
 
     @cached_property
@@ -244,7 +254,8 @@ class Study:
         """Return the cell that chooses the parameters for this one, perhaps itself."""
         if self.tuning_seed is None:
             return cell
-        return cell._replace(task=self.tuned_on.get(cell.task, cell.task), seed=self.tuning_seed)
+        shared = {} if cell.method in TUNED_FOR_ITSELF else self.tuned_on
+        return cell._replace(task=shared.get(cell.task, cell.task), seed=self.tuning_seed)
 
     def _check_choices(self) -> None:
         """Refuse to start what would lack a choice of parameters hours later."""

@@ -4,7 +4,7 @@ python -m lmfcn.experiments.study DATA --tasks lung neu-20 gaussians --seeds 0 1
 
 DATA holds `neu` and `usptex` (a folder per class) and `lung` (a table groups.csv with path, label and group);
 Gaussians are drawn, and the textures come with scikit-image. LMFCN runs with its defaults. Learning rate, weight decay
-and, for the CNNs, LMFCN's start and mirror images are chosen for every comparator that trains among three or four
+and whether to start and to mirror images as LMFCN does are chosen for every comparator that trains among four
 candidates by the validation images of seed 0; the other seeds, and the other tasks of the same images, use that choice.
 (Some of those validation images are test images of other seeds, which can only help the comparators.) Test images are
 looked at once per run. Every run is a line of JSON in the output file; those that are there already are not repeated,

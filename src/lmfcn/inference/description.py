@@ -43,6 +43,7 @@ def describe_model(model: TextureModel) -> dict[str, Any]:
         "gamma": model.gamma,
         "calibration": {"error": model.calibration.error, "held_out": model.calibration.held_out},
         **{name: model.record[name] for name in _TOLD if name in model.record},
+        "n_closing_epochs": max((len(history) - 1 for history in model.record.get("closing_histories", [])), default=0),
     }
 
 

@@ -20,7 +20,8 @@ class HeldOut:
         Their true classes.
     probabilities : array (m, n_classes)
     seen : bool
-        Whether the networks were trained on these images; what is said about them is then too good.
+        Whether the networks that this was said with had been trained on these images; it is then too good. (After
+        closing epochs, the networks of the model have been, but this was said before.)
     """
 
     positions: np.ndarray

@@ -43,7 +43,7 @@ def training_curves(
         ("separation_loss", ":"),
         ("head_loss", "-."),
     ):
-        if any(history.column(name)):
+        if any(any(phase.column(name)) for phase in phases):
             _draw(losses, phases, name, linestyle=style, color=INK, label=name.replace("_", " "))
     losses.set(title="Loss at the start of the epoch")
     losses.set_ylim(bottom=0)

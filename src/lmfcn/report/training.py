@@ -41,7 +41,7 @@ def _content(trained: OwnModel) -> dict[str, Any]:
         "notes": trained.notes,
         "left_out": [str(error) for error in trained.parts.left_out],
         "curves": _curves(trained),
-        "n_closing": trained.classifier.settings_.closing_epochs if trained.classifier.closing_history_ else 0,
+        "learnt_from_all": trained.classifier.closing_history_ is not None,
         "label_errors": doubtful_labels(trained),
         "space": as_png(_space(trained)),
         "judged": judged,
