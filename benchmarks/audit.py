@@ -41,7 +41,7 @@ def latents_by_kind(X: np.ndarray, y: np.ndarray, seed: int, *, quick: bool) -> 
     yield "quick", untrained.fit(X, y).transform(X)
     if quick:
         return
-    classifier = LMFCNClassifier(random_state=seed).fit(X, y)
+    classifier = LMFCNClassifier(closing_epochs=0, random_state=seed).fit(X, y)
     latents, n_untrained = classifier.transform(X), classifier.model_.members[0].n_latents
     yield "untrained part of the model", latents[:, :n_untrained]
     yield "trained part of the model", latents[:, n_untrained:]
