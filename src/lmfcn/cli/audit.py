@@ -81,7 +81,8 @@ def _tell(audited: "Audited") -> None:
 
     found = audited.found
     suspects = found.suspects.tolist()
-    typer.echo(f"{len(found)} images, {len(suspects)} doubtful labels, {len(found.twins)} near-identical pairs")
+    found_out = counted(len(suspects), "doubtful label"), counted(len(found.twins), "near-identical pair")
+    typer.echo(f"{counted(len(found), 'image')}, {', '.join(found_out)}")
     for rank, position in enumerate(suspects[:_SHOWN], start=1):
         label = found.classes[found.numbers[position]]
         typer.echo(f"{rank:3d}. {audited.names[position]}, labelled {label}: {'; '.join(doubts(audited, position))}")
