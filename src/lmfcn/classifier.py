@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,7 +12,6 @@ from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
 from lmfcn.algorithm.errors import TrainingWarning
-from lmfcn.algorithm.history import EpochRecord
 from lmfcn.algorithm.settings import Settings
 from lmfcn.algorithm.training import Observer
 from lmfcn.checkpoints import Checkpoints
@@ -383,7 +382,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         self.model_ = fitted.model
         self.classes_, self.settings_ = data.classes, settings
         histories, epochs = [result.history for result in trained], [result.kept.epoch for result in trained]
-        closing = [result.history for result in fitted.closed or () if len(result.history)]
+        closing = fitted.closing_histories
         self.history_ = histories[0] if len(trained) == 1 else histories
         self.closing_history_ = None if not closing else closing[0] if len(trained) == 1 else closing
         self.best_epoch_ = epochs[0] if len(trained) == 1 else epochs
@@ -394,21 +393,4 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         self.intercept_ = decision.intercepts.cpu().numpy()
         self.calibration_error_ = fitted.model.calibration.error
         self.held_out_ = fitted.held_out
-        fitted.model.record = {
-            **record,
-            "C": fitted.C,
-            "best_epochs": epochs,
-            "held_out": {
-                "n_images": len(fitted.held_out.numbers),
-                "balanced_accuracy": fitted.held_out.balanced_accuracy,
-                "seen_in_training": fitted.held_out.seen,
-            },
-            "histories": [[_without_seconds(entry) for entry in history] for history in histories],
-            "closing_histories": [[_without_seconds(entry) for entry in history] for history in closing],
-            "image_digests": data.digests(),
-        }
-
-
-def _without_seconds(record: EpochRecord) -> dict[str, Any]:
-    """Return a record as a model file holds it: the same training should make the same file."""
-    return {name: value for name, value in asdict(record).items() if not name.startswith("seconds")}
+        fitted.model.record = {**record, **fitted.record(), "image_digests": data.digests()}

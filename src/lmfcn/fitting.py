@@ -1,7 +1,8 @@
 """From checked data to a fitted model: train the networks, fit the last SVM, calibrate."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from lmfcn.algorithm.decision import Decision
 from lmfcn.algorithm.encode import Images, encode
 from lmfcn.algorithm.final_svm import ALWAYS, C_FACTORS, GAMMA_FACTORS, FinalSVM, fit_final_svm
 from lmfcn.algorithm.first_filters import decorrelation
+from lmfcn.algorithm.history import EpochRecord, History
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.refresh import refresh_and_encode
 from lmfcn.algorithm.score import class_numbers
@@ -53,6 +55,33 @@ class Fitted:
     C: float
     held_out: HeldOut
     messages: list[str]
+
+    @property
+    def closing_histories(self) -> list[History[EpochRecord]]:
+        """The history of each network's closing epochs; none if there were none."""
+        return [result.history for result in self.closed or () if len(result.history)]
+
+    def record(self) -> dict[str, Any]:
+        """Return what a model file tells of the training, as JSON can hold it."""
+        return {
+            "C": self.C,
+            "best_epochs": [result.kept.epoch for result in self.trained],
+            "held_out": {
+                "n_images": len(self.held_out.numbers),
+                "balanced_accuracy": self.held_out.balanced_accuracy,
+                "seen_in_training": self.held_out.seen,
+            },
+            "histories": _without_seconds([result.history for result in self.trained]),
+            "closing_histories": _without_seconds(self.closing_histories),
+        }
+
+
+def _without_seconds(histories: Sequence[History[EpochRecord]]) -> list[list[dict[str, Any]]]:
+    """Return records as a model file holds them: the same training should make the same file."""
+    return [
+        [{name: value for name, value in asdict(entry).items() if not name.startswith("seconds")} for entry in history]
+        for history in histories
+    ]
 
 
 def fit_model(data: TrainingData, plan: Plan) -> Fitted:

@@ -42,3 +42,10 @@ def test_no_model(command, trees):
     code, _, said = command("info", trees / "bark" / "0.png")
     assert code == 2
     assert "is not in the safetensors format" in said
+
+
+def test_closing_epochs_are_told(command, textures, tmp_path):
+    classifier = LMFCNClassifier(epochs=3, latent_dim=2, widths=(4,), passes=1, random_state=0).fit(*textures)
+    classifier.save(tmp_path / "model.lmfcn")
+    _, printed, _ = command("info", tmp_path / "model.lmfcn")
+    assert f"kept epoch   {classifier.best_epoch_}, then 1 epoch with all images\n" in printed

@@ -197,3 +197,18 @@ def test_class_weights_of_labels_with_signs():
     assert parse_class_weight("a=b=2") == {"a=b": 2.0}
     with pytest.raises(ValueError, match="got 'c' in 'a=1,c'"):
         parse_class_weight("a=1,c")
+
+
+def test_closing_epochs_are_told_and_can_be_left_out(command, trees, tmp_path):
+    few = ("--epochs", "2", "--passes", "1", "--latent-dim", "2", "--no-gallery", "-o", tmp_path / "model.lmfcn")
+    for more, said, shown in (
+        ((), "kept and trained on with all images", "and then it learnt from those too"),
+        (("--closing-epochs", "0"), "kept, ", "and helped to fit the last SVM"),
+    ):
+        code, told, _ = command("train", trees, *few, *more)
+        assert code == 0
+        assert said in told
+        assert shown in (tmp_path / "report.html").read_text()
+    code, _, complaint = command("train", trees, *few, "--closing-epochs", "2")
+    assert code == 2
+    assert "closing_epochs must be less than epochs, 2" in complaint
