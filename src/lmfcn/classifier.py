@@ -49,7 +49,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         "one-vs-all".
     closing_epochs : int, optional
         How many of these, the last ones, learn from the validation images too. By then those have chosen the epoch to
-        go on from, `C`, `gamma` and the calibration. 7 of 15 by default, 5 of 10; 0 if there are no validation images
+        go on from and the calibration. 7 of 15 by default, 5 of 10; 0 if there are no validation images
         or with `refit=False`.
     strategy : {"joint", "one-vs-all"}, optional
         What to do with more than two classes: one network for all of them (default), or the paper's one
@@ -115,16 +115,19 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         SVMs alone and lets the last one lean towards rare classes, which does more for the balanced accuracy; it
         makes no difference to classes of equal size. The linear layer of `head_weight` always weighs all classes
         the same.
+    whiten : bool, optional
+        Whether the SVM at the end sees latents in which images of one class scatter alike in all directions (default),
+        so that what tells classes apart counts most; or every latent feature by itself.
     refit : bool, optional
-        Whether the SVM at the end chooses `C` and `gamma` by cross-validation and learns from the
-        validation images too, and so do the networks in `closing_epochs` (default); otherwise it is fitted on the
-        training images, or stays that of the kept epoch if there is one network.
+        Whether the SVM at the end learns from the validation images too, and so do the networks in `closing_epochs`
+        (default); with `whiten=False` it then also chooses `C` and `gamma` by cross-validation. Otherwise it is fitted
+        on the training images, or stays that of the kept epoch if there is one network and nothing is whitened.
     preset : {"paper"} or None, default=None
         Values for the parameters that are left at None. "paper" is the paper's loss on one batch with the
         optimiser and the constants of its authors' program.
     validation_fraction : float, default=0.2
-        Share of every class that is held out when `fit` is given no validation images: to choose the epoch, `C` and
-        `gamma` by and to calibrate with, then to learn from (see `closing_epochs`). With 0 nothing is held out, the
+        Share of every class that is held out when `fit` is given no validation images: to choose the epoch by and to
+        calibrate with, then to learn from (see `closing_epochs`). With 0 nothing is held out, the
         last epoch is kept, probabilities are too confident and there are no prediction sets.
     image_shape : tuple of int, optional
         (height, width) or (height, width, channels) of images that come as rows (n, n_pixels); one of them
@@ -225,6 +228,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         weight_decay: float | None = None,
         precision: str = "auto",
         class_weight: Mapping[Any, float] | Literal["auto", "balanced"] | None = "auto",
+        whiten: bool | None = None,
         refit: bool | None = None,
         preset: str | None = None,
         validation_fraction: float = 0.2,
@@ -269,6 +273,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         self.weight_decay = weight_decay
         self.precision = precision
         self.class_weight = class_weight
+        self.whiten = whiten
         self.refit = refit
         self.preset = preset
         self.validation_fraction = validation_fraction
@@ -300,7 +305,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
             and validation; a collection may bring its own. In `cross_val_score` hand them over twice, for the
             outer and for the inner division: `groups=g, params={"groups": g}`.
         validation : tuple (X, y) or ImageCollection, optional
-            Images to choose the epoch, `C` and `gamma` by and to calibrate with; without them a part of X is held out.
+            Images to choose the epoch by and to calibrate with; without them a part of X is held out.
             In the end the model learns from them too unless `refit` is False, so they are no test set.
         """
         parameters = self.get_params(deep=False)

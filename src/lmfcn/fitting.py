@@ -11,7 +11,7 @@ from torch import Tensor
 from lmfcn.algorithm.calibration import Calibration, calibrate, equal_prior_shift, probabilities
 from lmfcn.algorithm.decision import Decision
 from lmfcn.algorithm.encode import Images, encode
-from lmfcn.algorithm.final_svm import ALWAYS, C_FACTORS, GAMMA_FACTORS, FinalSVM, fit_final_svm
+from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, Rule, fit_final_svm, rules_of
 from lmfcn.algorithm.first_filters import decorrelation
 from lmfcn.algorithm.history import EpochRecord, History
 from lmfcn.algorithm.network import TextureFCN
@@ -90,8 +90,8 @@ def fit_model(data: TrainingData, plan: Plan) -> Fitted:
     try:
         with reused_buffers():
             root = decorrelation(data.train.images) if plan.first_filters == "decorrelated" else None
-            untrained = new_network(data, plan, root) if plan.keep_untrained else None
-            trained = open_training(data, plan, root)
+            untrained = _untrained(data, plan, root) if plan.keep_untrained else None
+            trained = open_training(data, plan, root, untrained)
             closed = close_training(data, plan, trained)
             members = _members(untrained, trained, data.train.images, plan)
             final, rows = _final_svm(data, plan, Networks(members), trained)
@@ -107,7 +107,7 @@ def fit_model(data: TrainingData, plan: Plan) -> Fitted:
     doubts = _doubts(data, final, rows.labels[final.held_out])
     messages = [result.message for result in (*trained, *(closed or ())) if result.message] + list(doubts)
     support = rows.positions[final.support.cpu().numpy()]
-    return Fitted(model, trained, closed, support, final.C, _held_out(final, rows, model), messages)
+    return Fitted(model, trained, closed, support, final.rule.C, _held_out(final, rows, model), messages)
 
 
 def _held_out(final: FinalSVM, rows: "_Rows", model: TextureModel) -> HeldOut:
@@ -132,17 +132,23 @@ def calibrated(final: FinalSVM, labels: Tensor, prior_shift: float, *, held_out:
     return decision, calibration.under(final.held_out_scores.cpu() + shift, labels_out)
 
 
+def _untrained(data: TrainingData, plan: Plan, root: Tensor | None) -> TextureFCN:
+    """Return the network as it starts, to be kept: it tells the means of all its layers."""
+    network = new_network(data, plan, root)
+    network.pooling = "all"
+    network.round_filters()
+    return network
+
+
 def _members(untrained: TextureFCN | None, trained: Sequence[Trained], images: Images, plan: Plan) -> list[TextureFCN]:
     """Return the networks of the model with the statistics of `images`, the untrained one first if it is kept.
 
     Few images cannot teach everything that tells textures apart; what training lets go of is still there, and the SVM
     decides what it needs. Before a new SVM is fitted, filters are rounded: a file of half the size then loses nothing.
     """
-    members = [result.kept.network for result in trained]
-    if untrained is not None:
-        untrained.pooling = "all"
-        members.insert(0, untrained)
-    for network in members if plan.settings.refit or plan.keep_untrained else ():
+    members = [*([] if untrained is None else [untrained]), *(result.kept.network for result in trained)]
+    settings = plan.settings
+    for network in members if settings.refit or settings.whiten or plan.keep_untrained else ():
         network.round_filters()
         refresh_and_encode(network, images, plan.device)
     return members
@@ -184,24 +190,22 @@ def _final_svm(data: TrainingData, plan: Plan, networks: Networks, trained: list
         return _fit(rows, np.concatenate([np.full(len(train), ALWAYS), folds]), plan), rows
     kept, settings = trained[0].kept, plan.settings
     decision, support = kept.decision, kept.support
-    if plan.one_vs_all or plan.keep_untrained:
+    if plan.one_vs_all or plan.keep_untrained or settings.whiten:
         plain = _fit(train, np.full(len(train), ALWAYS), plan)
         decision, support = plain.decision, plain.support
     held_out = torch.arange(len(train), len(rows), device=plan.device)
-    return FinalSVM(decision, support, settings.C, 1.0, held_out, decision.scores(validation.latents)), rows
+    return FinalSVM(decision, support, Rule(settings.C), held_out, decision.scores(validation.latents)), rows
 
 
 def _fitted_again(final: FinalSVM, data: TrainingData, plan: Plan, networks: Networks) -> tuple[FinalSVM, _Rows]:
     """Return the SVM on what the networks have become since they learnt from validation images too.
 
-    C, the factor on gamma and the held-out scores stay those of the SVM before: no image is left that could judge a
-    new one.
+    The rule and the held-out scores stay those of the SVM before: no image is left that could judge a new one.
     """
     rows = _encoded(networks, data.train, plan)
     if data.validation is not None:
         rows = rows.followed_by(_encoded(networks, data.validation, plan))
-    folds = np.full(len(rows), ALWAYS)
-    again = _fit(rows, folds, plan, (final.C / plan.settings.C,), (final.gamma_factor,))
+    again = _fit(rows, np.full(len(rows), ALWAYS), plan, [final.rule])
     return replace(final, decision=again.decision, support=again.support), rows
 
 
@@ -210,15 +214,10 @@ def _encoded(networks: Networks, data: LabelledImages, plan: Plan) -> _Rows:
     return _Rows(latents, torch.from_numpy(data.numbers).to(plan.device), data.positions)
 
 
-def _fit(
-    rows: _Rows,
-    folds: np.ndarray,
-    plan: Plan,
-    c_factors: Sequence[float] = C_FACTORS,
-    gamma_factors: Sequence[float] = GAMMA_FACTORS,
-) -> FinalSVM:
-    weights, numbers = image_weights(plan, rows.labels), torch.from_numpy(folds).to(plan.device)
-    return fit_final_svm(rows.latents, rows.labels, numbers, plan.settings, weights, c_factors, gamma_factors)
+def _fit(rows: _Rows, folds: np.ndarray, plan: Plan, rules: Sequence[Rule] | None = None) -> FinalSVM:
+    if rules is None:
+        rules = rules_of(plan.settings, image_weights(plan, rows.labels))
+    return fit_final_svm(rows.latents, rows.labels, torch.from_numpy(folds).to(plan.device), plan.settings, rules)
 
 
 def judging_folds(numbers: np.ndarray, random: np.random.Generator, groups: np.ndarray | None = None) -> np.ndarray:

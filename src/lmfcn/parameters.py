@@ -21,6 +21,7 @@ _CHOICES = {
     "views": VIEWS,
     "keep": ("best", "latest"),
     "refit": (True, False),
+    "whiten": (True, False),
     "precision": PRECISIONS,
 }
 

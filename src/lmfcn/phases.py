@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lmfcn.algorithm.encode import Images, JoinedImages
+from lmfcn.algorithm.encode import Images, JoinedImages, encode
 from lmfcn.algorithm.first_filters import decorrelate_first_filters
 from lmfcn.algorithm.history import EpochRecord, History
 from lmfcn.algorithm.latent_space import LatentSpace
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.one_vs_all import one_against_all, train_side_by_side
+from lmfcn.algorithm.refresh import refresh_and_encode
 from lmfcn.algorithm.settings import Settings
 from lmfcn.algorithm.training import KeptEpoch, Observer, Problem, Trained, Training
 from lmfcn.checkpoints import Checkpoints
@@ -65,15 +66,24 @@ class Plan:
     verbose: bool
 
 
-def open_training(data: TrainingData, plan: Plan, root: Tensor | None) -> list[Trained]:
+def open_training(
+    data: TrainingData, plan: Plan, root: Tensor | None, untrained: TextureFCN | None
+) -> list[Trained]:
     """Train new networks on the training images; validation images, if there are any, choose the epochs.
 
-    `root` decorrelates the patches that half of their first filters look at.
+    `root` decorrelates the patches that half of their first filters look at. `untrained` is what the last SVM will see
+    beside the trained networks, so epochs are judged with it.
     """
     n_opening = plan.settings.epochs - plan.settings.closing_epochs
     phase = _Phase("LMFCN", replace(plan.settings, epochs=n_opening), 0, "")
     networks = [new_network(data, plan, root, number) for number in range(_n_networks(data, plan))]
-    return _train(data, plan, phase, _problem(data, plan), networks)
+    problem = _problem(data, plan)
+    if untrained is not None and data.validation is not None:
+        beside = refresh_and_encode(untrained, data.train.images, plan.device)
+        problem = replace(
+            problem, beside=beside, validation_beside=encode(untrained, data.validation.images, plan.device)
+        )
+    return _train(data, plan, phase, problem, networks)
 
 
 def close_training(data: TrainingData, plan: Plan, trained: Sequence[Trained]) -> list[Trained] | None:

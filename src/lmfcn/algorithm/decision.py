@@ -38,9 +38,11 @@ class Decision:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the parts that are tensors, by name, for a file."""
+        whitening = {} if self.scale.whitening is None else {"whitening": self.scale.whitening}
         return {
             "mean": self.scale.mean,
             "std": self.scale.std,
+            **whitening,
             "support_latents": self.support_latents,
             "coefficients": self.coefficients,
             "intercepts": self.intercepts,
@@ -50,5 +52,5 @@ class Decision:
     def of_tensors(cls, tensors: dict[str, Tensor], gamma: float, device: torch.device) -> "Decision":
         """Put a decision together again from what `tensors` named."""
         there = {name: tensor.to(device) for name, tensor in tensors.items()}
-        scale = LatentScale(there.pop("mean"), there.pop("std"))
+        scale = LatentScale(there.pop("mean"), there.pop("std"), there.pop("whitening", None))
         return cls(scale=scale, gamma=gamma, **there)

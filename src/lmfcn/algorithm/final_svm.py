@@ -1,106 +1,51 @@
 """The last step: one SVM on the latents of the finished networks, which stay as they are."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from lmfcn.algorithm.calibration import likeliest
 from lmfcn.algorithm.decision import Decision
-from lmfcn.algorithm.geometry import gamma_from_scale, latent_scale, rbf_kernel, squared_distances
+from lmfcn.algorithm.geometry import LatentScale, gamma_from_scale, latent_scale, rbf_kernel, squared_distances
 from lmfcn.algorithm.margin import Margin, fit_margin
 from lmfcn.algorithm.settings import Settings
+from lmfcn.algorithm.whitening import within_class_whitening
 
 C_FACTORS = (1.0, 0.1, 10.0)
 GAMMA_FACTORS = (1.0, 0.3, 0.1, 3.0)
-"""What cross-validation tries, as factors on the settings' own C and gamma; the settings themselves come first."""
+"""What cross-validation tries where latents are not whitened, as factors on the settings' own C and gamma; the settings
+themselves come first."""
 
 ALWAYS = -1
 """The fold of images that are in every training part."""
 
-
-@dataclass(frozen=True)
-class FinalSVM:
-    """The decision of a finished model.
-
-    Attributes
-    ----------
-    decision : Decision
-    support : Tensor (n_support,)
-        Rows of its support vectors, ascending.
-    C : float
-        The price that was chosen; gamma is in the decision.
-    gamma_factor : float
-        The factor on the settings' own gamma that was chosen.
-    held_out : Tensor (m,)
-        Rows that were scored by SVMs that had not learnt from them.
-    held_out_scores : Tensor (m, n_scores)
-        Each from an SVM, and under a C and gamma, that its image had no part in.
-    """
-
-    decision: Decision
-    support: Tensor
-    C: float
-    gamma_factor: float
-    held_out: Tensor
-    held_out_scores: Tensor
-
-
-def fit_final_svm(
-    latents: Tensor,
-    labels: Tensor,
-    folds: Tensor,
-    settings: Settings,
-    weights: Tensor | None = None,
-    c_factors: Sequence[float] = C_FACTORS,
-    gamma_factors: Sequence[float] = GAMMA_FACTORS,
-) -> FinalSVM:
-    """Fit the SVM on all latents, after cross-validation that scores every image of a fold.
-
-    Parameters
-    ----------
-    latents : Tensor (n, phi)
-        As the networks give them.
-    labels : Tensor (n,)
-        Classes 0, 1, ...
-    folds : Tensor (n,)
-        The fold of every image, or ALWAYS; every class must be left when a fold is taken away. With training
-        images in every part and validation images in the folds, an SVM is judged by images that the networks
-        have not seen.
-    settings : Settings
-        With `refit`, the C and gamma under which the held-out classes are most likely; else its own.
-    weights : Tensor (n,), optional
-        Factor on C for each image.
-    c_factors, gamma_factors : sequence of float
-        What cross-validation tries.
-    """
-    scale = latent_scale(latents, standardize=settings.standardize)
-    latents = scale.apply(latents)
-    squared = squared_distances(latents)
-    gamma = gamma_from_scale(latents, settings.gamma_factor) if settings.gamma == "scale" else settings.gamma
-    if not settings.refit:
-        c_factors, gamma_factors = (1.0,), (1.0,)
-
-    def candidates() -> Iterator[tuple[Rule, Tensor]]:
-        for gamma_factor in gamma_factors:
-            kernel = rbf_kernel(squared, gamma * gamma_factor)
-            for c_factor in c_factors:
-                yield Rule(settings.C * c_factor, gamma_factor, settings.balanced, weights), kernel
-
-    rule, scores = choose_rule(candidates(), labels, folds)
-    gamma *= rule.gamma_factor
-    margin = rule.fit(rbf_kernel(squared, gamma), labels)
-    decision = Decision(scale, gamma, latents[margin.support], margin.coefficients, margin.intercepts)
-    return FinalSVM(decision, margin.support, rule.C, rule.gamma_factor, (folds != ALWAYS).nonzero()[:, 0], scores)
+KernelOf = Callable[[Tensor], Tensor]
+"""From the images (m,) that may be learnt from to the kernel (n, n) of all."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """How to fit an SVM on a kernel; `gamma_factor` tells which one and means nothing if there is only one."""
+    """How to fit an SVM: in which space of the latents, with which price and which width of the kernel.
+
+    Attributes
+    ----------
+    C : float
+    gamma_factor : float
+        Factor on the settings' own gamma. It means nothing where the kernel is given.
+    whiten : bool
+        Whether latents are whitened within classes, likewise.
+    balanced : bool
+        Whether both sides of every SVM weigh the same.
+    weights : Tensor (n,), optional
+        Factor on C for each image.
+    """
 
     C: float
     gamma_factor: float = 1.0
+    whiten: bool = False
     balanced: bool = False
     weights: Tensor | None = None
 
@@ -113,7 +58,134 @@ class Rule:
         return fit_margin(kernel, labels, self.C, balanced=self.balanced, weights=weights)
 
 
-def choose_rule(candidates: Iterable[tuple[Rule, Tensor]], labels: Tensor, folds: Tensor) -> tuple[Rule, Tensor]:
+def rules_of(settings: Settings, weights: Tensor | None = None) -> list[Rule]:
+    """Return the rules that cross-validation may choose from; the settings' own comes first.
+
+    Whitened latents have a scale of their own that fits every set we measured, and nothing is left to choose; without
+    `refit` nothing may be chosen.
+    """
+    own = Rule(settings.C, 1.0, settings.whiten, settings.balanced, weights)
+    return [own] if settings.whiten or not settings.refit else grid(own, C_FACTORS, GAMMA_FACTORS)
+
+
+def grid(rule: Rule, c_factors: Sequence[float], gamma_factors: Sequence[float]) -> list[Rule]:
+    """Return a rule with all these factors on its C and gamma."""
+    return [
+        replace(rule, C=rule.C * c_factor, gamma_factor=rule.gamma_factor * gamma_factor)
+        for gamma_factor in gamma_factors
+        for c_factor in c_factors
+    ]
+
+
+@dataclass(frozen=True)
+class FinalSVM:
+    """The decision of a finished model.
+
+    Attributes
+    ----------
+    decision : Decision
+    support : Tensor (n_support,)
+        Rows of its support vectors, ascending.
+    rule : Rule
+        The one that was chosen.
+    held_out : Tensor (m,)
+        Rows that were scored by SVMs that had not learnt from them.
+    held_out_scores : Tensor (m, n_scores)
+        Each from an SVM, and under a rule, that its image had no part in.
+    """
+
+    decision: Decision
+    support: Tensor
+    rule: Rule
+    held_out: Tensor
+    held_out_scores: Tensor
+
+
+def fit_final_svm(
+    latents: Tensor, labels: Tensor, folds: Tensor, settings: Settings, rules: Sequence[Rule]
+) -> FinalSVM:
+    """Fit the SVM on all latents, after cross-validation that scores every image of a fold.
+
+    Parameters
+    ----------
+    latents : Tensor (n, phi)
+        As the networks give them.
+    labels : Tensor (n,)
+        Classes 0, 1, ...
+    folds : Tensor (n,)
+        Each image's fold, or ALWAYS; every class must be left when a fold is taken away. With training
+        images in every part and validation images in the folds, an SVM is judged by images that the networks
+        have not seen.
+    settings : Settings
+        Tell whether latents are standardised, and their gamma.
+    rules : sequence of Rule
+        Of these the one under which the held-out classes are most likely.
+    """
+    # Whitening depends on labels, so cross-validation measures it again for every fold; the plain space is one for all.
+    plain = None if all(rule.whiten for rule in rules) else _Space.of(latents, labels, settings)
+
+    def whitened(part: Tensor | None = None) -> _Space:
+        return _Space.of(latents, labels, settings, whiten=True, part=part)
+
+    rule, scores = choose_rule(_candidates(rules, plain, whitened), labels, folds)
+    space = whitened() if plain is None or rule.whiten else plain
+    margin = rule.fit(space.kernel(rule), labels)
+    gamma = space.gamma * rule.gamma_factor
+    decision = Decision(space.scale, gamma, space.latents[margin.support], margin.coefficients, margin.intercepts)
+    return FinalSVM(decision, margin.support, rule, (folds != ALWAYS).nonzero()[:, 0], scores)
+
+
+@dataclass(frozen=True)
+class _Space:
+    """Latents (n, phi) in the space of the kernel, their squared distances (n, n), and the settings' gamma there."""
+
+    scale: LatentScale
+    latents: Tensor
+    squared: Tensor
+    gamma: float
+
+    @classmethod
+    def of(
+        cls, latents: Tensor, labels: Tensor, settings: Settings, *, whiten: bool = False, part: Tensor | None = None
+    ) -> "_Space":
+        """Measure the space, by the images that `part` lists or by all."""
+        known, classes = (latents, labels) if part is None else (latents[part], labels[part])
+        scale = latent_scale(known, standardize=settings.standardize)
+        if whiten:
+            scale = replace(scale, whitening=within_class_whitening(scale.apply(known), classes))
+        there = scale.apply(latents)
+        measured = there if part is None else there[part]
+        gamma = gamma_from_scale(measured, settings.gamma_factor) if settings.gamma == "scale" else settings.gamma
+        return cls(scale, there, squared_distances(there), gamma)
+
+    def kernel(self, rule: Rule) -> Tensor:
+        return rbf_kernel(self.squared, self.gamma * rule.gamma_factor)
+
+
+def _candidates(
+    rules: Sequence[Rule], plain: _Space | None, whitened: Callable[[Tensor], _Space]
+) -> Iterator[tuple[Rule, KernelOf]]:
+    """Yield each rule with its kernel; rules in a row with the same gamma share theirs."""
+    last: tuple[float, Tensor] | None = None
+    for rule in rules:
+        if plain is None or rule.whiten:
+            yield rule, partial(_kernel_without, rule, whitened)
+            continue
+        if last is None or last[0] != rule.gamma_factor:
+            last = rule.gamma_factor, plain.kernel(rule)
+        yield rule, fixed(last[1])
+
+
+def _kernel_without(rule: Rule, whitened: Callable[[Tensor], _Space], part: Tensor) -> Tensor:
+    return whitened(part).kernel(rule)
+
+
+def fixed(kernel: Tensor) -> KernelOf:
+    """Return the same kernel whatever may be learnt from."""
+    return lambda _: kernel
+
+
+def choose_rule(candidates: Iterable[tuple[Rule, KernelOf]], labels: Tensor, folds: Tensor) -> tuple[Rule, Tensor]:
     """Return the rule with the likeliest held-out scores (the first one on a tie), and honest held-out scores.
 
     Scores of the chosen rule would flatter it, because it was chosen by them: each fold is scored under the rule
@@ -121,19 +193,19 @@ def choose_rule(candidates: Iterable[tuple[Rule, Tensor]], labels: Tensor, folds
 
     Parameters
     ----------
-    candidates : iterable of (Rule, Tensor (n, n))
-        Rules, each with its kernel.
+    candidates : iterable of (Rule, KernelOf)
+        Rules, each with its kernel (n, n), which may depend on what is learnt from.
     labels, folds : Tensor (n,)
         As for `fit_final_svm`. If no image is in a fold, the first rule is returned, without scores.
     """
     held_out = folds != ALWAYS
     labels_out, folds_out = labels[held_out], folds[held_out]
     rules, scores = [], []
-    for rule, kernel in candidates:
+    for rule, kernel_of in candidates:
         if not len(folds_out):
-            return rule, kernel.new_empty(0, 1)
+            return rule, torch.empty(0, 1, dtype=torch.float64, device=labels.device)
         rules.append(rule)
-        scores.append(_held_out_scores(rule, kernel, labels, folds)[held_out])
+        scores.append(_held_out_scores(rule, kernel_of, labels, folds)[held_out])
     tried = torch.stack(scores)
     honest = tried[0].clone()
     for fold in folds_out.unique().tolist() if len(rules) > 1 else []:
@@ -143,12 +215,16 @@ def choose_rule(candidates: Iterable[tuple[Rule, Tensor]], labels: Tensor, folds
     return rules[likeliest(tried, labels_out)], honest
 
 
-def _held_out_scores(rule: Rule, kernel: Tensor, labels: Tensor, folds: Tensor) -> Tensor:
+def _held_out_scores(rule: Rule, kernel_of: KernelOf, labels: Tensor, folds: Tensor) -> Tensor:
     """Return scores (n, n_scores), each from an SVM on the other folds; those of ALWAYS mean nothing."""
-    n_classes = int(labels.max()) + 1
-    scores = kernel.new_zeros(len(labels), 1 if n_classes == 2 else n_classes)
+    parts = []
     for fold in folds[folds != ALWAYS].unique().tolist():
         mine, others = (folds == fold).nonzero()[:, 0], (folds != fold).nonzero()[:, 0]
+        kernel = kernel_of(others)
         margin = rule.fit(kernel, labels, others)
-        scores[mine] = kernel[mine[:, None], others[margin.support]] @ margin.coefficients + margin.intercepts
+        found = kernel[mine[:, None], others[margin.support]] @ margin.coefficients + margin.intercepts
+        parts.append((mine, found))
+    scores = parts[0][1].new_zeros(len(labels), parts[0][1].shape[1])
+    for mine, found in parts:
+        scores[mine] = found
     return scores

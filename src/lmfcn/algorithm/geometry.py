@@ -8,14 +8,21 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class LatentScale:
-    """Shift and scale of every latent feature that leads into the space of the kernel."""
+    """Shift and scale of every latent feature, and perhaps a matrix behind them, that lead into the space of the kernel."""
 
     mean: Tensor
     std: Tensor
+    whitening: Tensor | None = None
 
     def apply(self, latents: Tensor) -> Tensor:
         """Return `latents` moved into the space of the kernel."""
-        return (latents - self.mean) / self.std
+        standardized = (latents - self.mean) / self.std
+        return standardized if self.whitening is None else standardized @ self.whitening
+
+    def pull_back(self, slope: Tensor) -> Tensor:
+        """Return the slope (phi,) over the network's latents of what has this slope (phi,) in the space of the kernel."""
+        behind = slope if self.whitening is None else self.whitening.to(slope) @ slope
+        return behind / self.std.to(slope)
 
 
 def latent_scale(latents: Tensor, *, standardize: bool) -> LatentScale:

@@ -66,9 +66,11 @@ class Settings:
     prior_shift : float
         How far the last SVM leans towards rare classes: 0 decides by their frequency in the data, 1 as if all
         classes were equally frequent.
+    whiten : bool
+        Whether the final SVM sees latents in which images of one class scatter alike in all directions.
     refit : bool
-        Whether the final SVM chooses its C and gamma by cross-validation, and it and the last epochs learn from the
-        validation images too.
+        Whether the final SVM and the last epochs learn from the validation images too; where latents are not whitened,
+        that SVM then also chooses its C and gamma by cross-validation.
     """
 
     epochs: int = 15
@@ -100,6 +102,7 @@ class Settings:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     balanced: bool = False
     prior_shift: float = 0.5
+    whiten: bool = True
     refit: bool = True
 
 
@@ -126,6 +129,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "learning_rate": 0.1,
         "weight_decay": 0.1,
         "prior_shift": 0.0,
+        "whiten": False,
         "refit": False,
     }
 }

@@ -13,6 +13,7 @@ from lmfcn.algorithm.backpropagation import Descent, losses
 from lmfcn.algorithm.decision import Decision
 from lmfcn.algorithm.encode import Images, encode
 from lmfcn.algorithm.errors import TrainingError
+from lmfcn.algorithm.final_svm import ALWAYS, fit_final_svm, rules_of
 from lmfcn.algorithm.geometry import has_spread
 from lmfcn.algorithm.history import EpochRecord, History, Stopwatch
 from lmfcn.algorithm.latent_space import LatentSpace, survey
@@ -36,6 +37,8 @@ class Problem:
         The same for choosing the epoch.
     weights : Tensor (n,), optional
         Factor on the price of a margin violation for each image.
+    beside, validation_beside : Tensor (n, d) and (m, d), optional
+        What the last SVM will see of every image besides the network's latents.
     """
 
     images: Images
@@ -43,6 +46,8 @@ class Problem:
     validation_images: Images | None = None
     validation_labels: Tensor | None = None
     weights: Tensor | None = None
+    beside: Tensor | None = None
+    validation_beside: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -143,8 +148,7 @@ class Training:
             latents = self._encode_training_set(number)  # step 1: T
         # Steps 2-4: P, K, D; S, Q, R; A, M, G.
         space = survey(latents, self.problem.labels, self.settings, clock, self.problem.weights)
-        with clock("encoding"):
-            score = self._validation_score(space)
+        score = self._validation_score(latents, space, clock)
         kept = self._better(number, score, space)
         with clock("backpropagation"):
             rate = self.descent.start_epoch(epoch)
@@ -175,14 +179,25 @@ class Training:
             raise TrainingError(_collapse_message(epoch, len(latents)))
         return latents
 
-    def _validation_score(self, space: LatentSpace) -> float | None:
-        images, labels = self.problem.validation_images, self.problem.validation_labels
-        if images is None or labels is None:
+    def _validation_score(self, latents: Tensor, space: LatentSpace, clock: Stopwatch) -> float | None:
+        """Return the validation balanced accuracy of the model that this epoch would make."""
+        problem = self.problem
+        if problem.validation_images is None or problem.validation_labels is None:
             return None
-        with convolutions_in(bfloat16=self.descent.bfloat16, device=labels.device):
-            latents = encode(self.network, images, labels.device)
-        scores = space.decision.scores(latents)
-        return balanced_accuracy(labels, class_numbers(scores))
+        device = problem.labels.device
+        with clock("encoding"), convolutions_in(bfloat16=self.descent.bfloat16, device=device):
+            found = encode(self.network, problem.validation_images, device)
+        with clock("svm"):
+            scores = self._judge(latents, space).scores(_behind(problem.validation_beside, found))
+        return balanced_accuracy(problem.validation_labels, class_numbers(scores))
+
+    def _judge(self, latents: Tensor, space: LatentSpace) -> Decision:
+        """Return the decision that the last SVM would make of this epoch's latents: the epoch's own in the paper."""
+        problem, settings = self.problem, self.settings
+        if problem.beside is None and not settings.whiten:
+            return space.decision
+        nobody, own = torch.full_like(problem.labels, ALWAYS), rules_of(settings, problem.weights)[:1]
+        return fit_final_svm(_behind(problem.beside, latents), problem.labels, nobody, settings, own).decision
 
     def _better(self, epoch: int, score: float | None, space: LatentSpace) -> KeptEpoch:
         """Return the epoch to keep: this one, copied, unless the one kept so far is better."""
@@ -227,6 +242,10 @@ class Training:
             "n_without_anchor": space.anchors.n_without,
             "gamma": space.decision.gamma,
         }
+
+
+def _behind(beside: Tensor | None, latents: Tensor) -> Tensor:
+    return latents if beside is None else torch.cat([beside, latents], dim=1)
 
 
 def _explain_early_end(record: EpochRecord) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lmfcn.algorithm.calibration import probabilities
 from lmfcn.algorithm.errors import TrainingError
-from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, fit_final_svm
+from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, Rule, fit_final_svm, grid
 from lmfcn.algorithm.geometry import has_spread
 from lmfcn.algorithm.score import balanced_accuracy, class_numbers
 from lmfcn.algorithm.settings import Settings
@@ -26,12 +26,17 @@ from lmfcn.memory import check_kernel_memory
 
 C_FACTORS = (1.0, 0.1, 10.0, 100.0)
 GAMMA_FACTORS = (1.0, 0.3, 0.1, 0.03, 3.0, 10.0)
-"""What cross-validation tries, around C = 10 and the scale of the features; twice as much as LMFCN's last SVM does,
-because nothing else has adapted these features to the kernel."""
+"""What cross-validation tries with standardised features, around C = 10 and their scale; beside it the rule of LMFCN's
+last SVM, whose features are whitened within classes."""
+
+
+def candidate_rules(C: float) -> list[Rule]:
+    """Return the rules that cross-validation chooses from for features that know nothing of the kernel."""
+    return [*grid(Rule(C), C_FACTORS, GAMMA_FACTORS), Rule(C, whiten=True)]
 
 
 class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassifier):
-    """Feature vectors and the SVM that LMFCN ends with: standardised, C and gamma cross-validated, calibrated.
+    """Feature vectors and the SVM that LMFCN ends with, or a plain one if cross-validation likes that better; calibrated.
 
     A subclass says how an image becomes a vector. The SVM learns from training and validation images. If the vectors
     were learnt from the training images, C and gamma are judged by the validation images, else by all of them;
@@ -42,6 +47,8 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
     classes_ : array (n_classes,)
     C_ : float
         What cross-validation chose.
+    whitened_ : bool
+        Whether it chose features that are whitened within classes.
     n_support_ : int
     calibration_error_ : float or None
     held_out_score_ : float or None
@@ -85,7 +92,7 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
         held_out = data.validation is not None or not self.learns_features
         self._decision, self._calibration = calibrated(final, labels, Settings().prior_shift, held_out=held_out)
         self.classes_, self._form = data.classes, data.form
-        self.C_, self.n_support_ = final.C, len(final.support)
+        self.C_, self.whitened_, self.n_support_ = final.rule.C, final.rule.whiten, len(final.support)
         self.calibration_error_ = self._calibration.error
         self.held_out_score_ = None
         if len(final.held_out):
@@ -103,7 +110,8 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
             )
 
     def _fit_svm(self, features: Tensor, labels: Tensor, folds: Tensor) -> FinalSVM:
-        return fit_final_svm(features, labels, folds, Settings(), c_factors=C_FACTORS, gamma_factors=GAMMA_FACTORS)
+        settings = Settings()
+        return fit_final_svm(features, labels, folds, settings, candidate_rules(settings.C))
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the label (n,) of every image, the most probable one."""

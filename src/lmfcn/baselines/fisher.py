@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from lmfcn.algorithm.encode import encoding_batch, equal_size_batches, fold_batch_norm, take, to_batch
-from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, Rule, choose_rule
+from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, Rule, choose_rule, fixed
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.baselines.network_svm import CNNSVC
 from lmfcn.data.loading import LoadedImages
@@ -132,10 +132,10 @@ class FisherSVC(CNNSVC):
 
     def _fit_svm(self, features: Tensor, labels: Tensor, folds: Tensor) -> FinalSVM:
         kernel = features @ features.T
-        rule, scores = choose_rule(((Rule(C), kernel) for C in C_VALUES), labels, folds)
+        rule, scores = choose_rule(((Rule(C), fixed(kernel)) for C in C_VALUES), labels, folds)
         margin = rule.fit(kernel, labels)
         decision: Any = LinearDecision(features[margin.support].T @ margin.coefficients, margin.intercepts)
-        return FinalSVM(decision, margin.support, rule.C, rule.gamma_factor, (folds != ALWAYS).nonzero()[:, 0], scores)
+        return FinalSVM(decision, margin.support, rule, (folds != ALWAYS).nonzero()[:, 0], scores)
 
 
 @dataclass(frozen=True)

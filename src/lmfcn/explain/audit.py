@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lmfcn.algorithm.calibration import fit_sharpness, probabilities
-from lmfcn.algorithm.final_svm import ALWAYS, Rule, choose_rule
+from lmfcn.algorithm.final_svm import ALWAYS, Rule, choose_rule, fixed
 from lmfcn.algorithm.geometry import gamma_from_scale, latent_scale, rbf_kernel, squared_distances
 from lmfcn.algorithm.score import class_numbers
 from lmfcn.algorithm.settings import Settings
@@ -172,7 +172,7 @@ def _judge(
 
 def _held_out(rule: Rule, kernel: Tensor, targets: Tensor, folds: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Return probabilities (n, n_classes) and whether they are wrong (n,), NaN and 0 where nobody is held out."""
-    _, scores = choose_rule([(rule, kernel)], targets, folds)
+    _, scores = choose_rule([(rule, fixed(kernel))], targets, folds)
     held_out = (folds != ALWAYS).numpy()
     predicted = np.full((len(targets), int(targets.max()) + 1), np.nan)
     wrong = np.zeros(len(targets))

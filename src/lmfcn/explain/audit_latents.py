@@ -27,12 +27,11 @@ def latents_for_audit(
         Show progress.
     """
     if model is not None:
-        return load(model).transform(images), f"The images were encoded by the model {model}."
+        return load(model).latents(images).cpu().numpy(), f"The images were encoded by the model {model}."
     if quick:
         untrained = RandomFCN(pooling="all", first_filters="decorrelated", random_state=seed, verbose=verbose)
         return untrained.fit(images).transform(images), "The images were encoded by an untrained network."
     # Without closing epochs: the network learns the labels of fewer images, and so fewer wrong ones by heart.
     trained = LMFCNClassifier(closing_epochs=0, random_state=seed, verbose=verbose).fit(images)
-    return trained.transform(
-        images
-    ), "The images were encoded by a model that was trained on them as they are labelled."
+    latents = trained.model_.latents(images).cpu().numpy()
+    return latents, "The images were encoded by a model that was trained on them as they are labelled."

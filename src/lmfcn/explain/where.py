@@ -75,7 +75,7 @@ def score_map(
     number = class_number(model.classes, label)
     score, scale = ClassScore.of(model.decision, number), model.decision.scale
     there = scale.apply(raw_latents(model, image))[0].cpu() if latent is None else torch.as_tensor(latent)
-    slope = score.mean_slope(there) / scale.std.cpu()
+    slope = scale.pull_back(score.mean_slope(there))
     constant = score.value(torch.zeros_like(there))
     blur = BLUR * min(height, width) if blur is None else blur
     values = np.full((height, width), constant - float(slope @ scale.mean.cpu().double()))

@@ -20,7 +20,7 @@ from lmfcn.inference.model import TextureModel
 from lmfcn.tensor_files import FileError, read_tensors, write_tensors
 
 KIND = "lmfcn model"
-VERSION = 2
+VERSION = 3
 _LARGEST_COUNT = 10**6
 _LARGEST_SIDE = 2**14
 _LABEL_TYPES: dict[str, tuple[type, ...]] = {"i": (int,), "u": (int,), "f": (float,), "b": (bool,), "U": (str,)}
@@ -44,16 +44,22 @@ def save(model: TextureModel, path: str | Path) -> None:
         "calibration": {name: getattr(model.calibration, name) for name in ("sharpness", "error", "held_out")},
         "record": model.record,
     }
-    tensors = {f"decision.{name}": tensor for name, tensor in model.decision.tensors().items()}
+    tensors = {
+        f"decision.{name}": _compact(tensor) if name == "whitening" else tensor
+        for name, tensor in model.decision.tensors().items()
+    }
     tensors["calibration.true_probabilities"] = model.calibration.true_probabilities
     for number, network in enumerate(networks):
-        tensors |= {f"network-{number}.{name}": _compact(tensor) for name, tensor in network.state_dict().items()}
+        tensors |= {
+            f"network-{number}.{name}": _compact(tensor) if tensor.ndim == 4 else tensor
+            for name, tensor in network.state_dict().items()
+        }
     write_tensors(path, KIND, VERSION, values, tensors)
 
 
 def _compact(tensor: Tensor) -> Tensor:
-    """Return filters in half precision if that loses nothing."""
-    half = tensor.half() if tensor.ndim == 4 else tensor
+    """Return numbers in half precision if that loses nothing."""
+    half = tensor.half()
     return half if torch.equal(half.to(tensor.dtype), tensor) else tensor
 
 
@@ -86,6 +92,8 @@ def _build(values: dict[str, Any], tensors: dict[str, Tensor]) -> TextureModel:
     parts = {
         name.removeprefix("decision."): tensors.pop(name) for name in list(tensors) if name.startswith("decision.")
     }
+    if "whitening" in parts:
+        parts["whitening"] = parts["whitening"].float()
     form = _read_form(values["form"])
     networks = _read_networks(values["networks"], tensors)
     n_latents = sum(network.n_latents for network in networks)
@@ -168,6 +176,7 @@ def _check_decision(parts: dict[str, Tensor], n_latents: int, n_scores: int) -> 
     expected = {
         "mean": (n_latents,),
         "std": (n_latents,),
+        **({"whitening": (n_latents, n_latents)} if "whitening" in parts else {}),
         "support_latents": (n_support, n_latents),
         "coefficients": (n_support, n_scores),
         "intercepts": (n_scores,),

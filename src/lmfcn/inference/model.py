@@ -53,6 +53,7 @@ class TextureModel(nn.Module):
 
     mean: Tensor
     std: Tensor
+    whitening: Tensor | None
     support_latents: Tensor
     coefficients: Tensor
     intercepts: Tensor
@@ -70,6 +71,7 @@ class TextureModel(nn.Module):
         self.networks = Networks(networks)
         self.register_buffer("mean", decision.scale.mean)
         self.register_buffer("std", decision.scale.std)
+        self.register_buffer("whitening", decision.scale.whitening)
         self.register_buffer("support_latents", decision.support_latents)
         self.register_buffer("coefficients", decision.coefficients)
         self.register_buffer("intercepts", decision.intercepts)
@@ -87,7 +89,7 @@ class TextureModel(nn.Module):
     @property
     def decision(self) -> Decision:
         """The RBF decision on the latents."""
-        scale = LatentScale(self.mean, self.std)
+        scale = LatentScale(self.mean, self.std, self.whitening)
         return Decision(scale, self.gamma, self.support_latents, self.coefficients, self.intercepts)
 
     @property
