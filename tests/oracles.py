@@ -77,3 +77,17 @@ def contrast_loss(points, own: dict[int, list[int]], other: dict[int, list[int]]
             far = sum(squared_distance(points[i], points[j]) for j in other[i]) / len(other[i])
             costs.append(math.log1p(math.exp(sharpness * (near - far) + 1)))
     return sum(costs) / len(costs) if costs else 0.0
+
+
+def within_class_covariance(points: list[Point], labels: list[int]) -> list[list[float]]:
+    """Mean product of two coordinates' distances from the mean of the point's own class."""
+    n_features = len(points[0])
+
+    def away(i: int, feature: int) -> float:
+        own = [other[feature] for other, label in zip(points, labels, strict=True) if label == labels[i]]
+        return points[i][feature] - sum(own) / len(own)
+
+    return [
+        [sum(away(i, a) * away(i, b) for i in range(len(points))) / len(points) for b in range(n_features)]
+        for a in range(n_features)
+    ]

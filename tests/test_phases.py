@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 
 from lmfcn import LMFCNClassifier, fitting, make_gaussians
+from lmfcn.algorithm.final_svm import rules_of
 from lmfcn.data.sources import open_collection
 from lmfcn.plans import resolved
 
@@ -134,22 +135,23 @@ def test_numbers_of_numpy_are_numbers(number):
     assert resolved(quick(epochs=number).get_params())["closing_epochs"] == round(int(number) * 7 / 15)
 
 
-def test_the_last_svm_has_the_c_and_the_gamma_factor_that_held_out_images_chose(data, monkeypatch):
+@pytest.mark.parametrize("whiten", [True, False])
+def test_the_last_svm_has_the_rule_that_held_out_images_chose(data, monkeypatch, whiten):
     asked = []
     fit = fitting.fit_final_svm
 
-    def watch(latents, labels, folds, settings, weights, c_factors, gamma_factors):
-        asked.append((len(labels), c_factors, gamma_factors))
-        return fit(latents, labels, folds, settings, weights, c_factors, gamma_factors)
+    def watch(latents, labels, folds, settings, rules):
+        asked.append((len(labels), rules))
+        return fit(latents, labels, folds, settings, rules)
 
     monkeypatch.setattr(fitting, "fit_final_svm", watch)
     train, validation = data
-    fitted = quick().fit(*train, validation=validation)
-    (_, *first), (n_images, c_factors, gamma_factors) = asked
+    fitted = quick(whiten=whiten).fit(*train, validation=validation)
+    (_, first), (n_images, last) = asked
     assert n_images == 44
-    assert (first[0], first[1]) == (fitting.C_FACTORS, fitting.GAMMA_FACTORS)
-    assert c_factors == (fitted.model_.record["C"] / fitted.settings_.C,)
-    assert gamma_factors[0] in fitting.GAMMA_FACTORS
+    assert first == rules_of(fitted.settings_)
+    assert last[0] in first
+    assert [rule.C for rule in last] == [fitted.model_.record["C"]]
 
 
 @pytest.mark.parametrize("class_weight", ["auto", "balanced", {1: 5.0}])

@@ -187,7 +187,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     >>> X, y = make_gaussians(n_per_class=20, size=16, random_state=0)
     >>> classifier = LMFCNClassifier(epochs=2, latent_dim=8, random_state=0).fit(X, y)
     >>> classifier.predict(X).shape, classifier.transform(X).shape
-    ((40,), (40, 208))
+    ((40,), (40, 64))
     >>> len(classifier.history_), classifier.n_iter_
     (2, 2)
     """
@@ -351,9 +351,10 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         return self._model.predict_or_reject(self._rows(X), confidence, rejected)
 
     def transform(self, X: Any) -> np.ndarray:
-        """Return the latents (n, n_latents) of every image, in the space in which the kernel measures.
+        """Return what the last SVM measures distances between, (n, n_features) for images (n, ...).
 
-        First those of the untrained network, if it is kept, then those of the trained ones.
+        Latents of the untrained network, if it is kept, and of the trained ones: whitened, which mixes them, or one
+        behind the other with `whiten=False`.
         """
         return self._model.transform(self._rows(X))
 
@@ -373,7 +374,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
 
     @property
     def _n_features_out(self) -> int:
-        return len(self.model_.mean)
+        return self.model_.n_features
 
     def _seed(self, checkpoints: Checkpoints | None) -> int:
         """Return the seed of this fit: that of the run in the folder, if the user leaves it open."""

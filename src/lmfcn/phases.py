@@ -66,9 +66,7 @@ class Plan:
     verbose: bool
 
 
-def open_training(
-    data: TrainingData, plan: Plan, root: Tensor | None, untrained: TextureFCN | None
-) -> list[Trained]:
+def open_training(data: TrainingData, plan: Plan, root: Tensor | None, untrained: TextureFCN | None) -> list[Trained]:
     """Train new networks on the training images; validation images, if there are any, choose the epochs.
 
     `root` decorrelates the patches that half of their first filters look at. `untrained` is what the last SVM will see

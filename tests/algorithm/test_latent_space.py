@@ -129,6 +129,7 @@ def test_the_paper_preset_is_the_paper_with_its_authors_constants():
         "learning_rate": 0.1,
         "weight_decay": 0.1,
         "prior_shift": 0.0,
+        "whiten": False,
         "refit": False,
     }
     shape = ("latent_dim", "strategy", "first_filters", "keep_untrained")

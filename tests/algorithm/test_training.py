@@ -8,13 +8,14 @@ import torch
 from lmfcn.algorithm.backpropagation import losses
 from lmfcn.algorithm.encode import encode
 from lmfcn.algorithm.errors import TrainingError
+from lmfcn.algorithm.final_svm import ALWAYS, Rule, fit_final_svm
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.score import balanced_accuracy, class_numbers
 from lmfcn.algorithm.settings import Settings
 from lmfcn.algorithm.training import Problem, Training
 
 CPU = torch.device("cpu")
-QUICK = Settings(epochs=3, passes=1, batch_size=8, learning_rate=3e-3)
+QUICK = Settings(epochs=3, passes=1, batch_size=8, learning_rate=3e-3, whiten=False)
 
 
 def problem_of(textures, *, validate: bool = True) -> Problem:
@@ -87,6 +88,25 @@ def test_the_kept_network_and_svm_reproduce_the_kept_score(textures):
     score = balanced_accuracy(problem.validation_labels, class_numbers(scores))
     assert score == kept.score == training.history[kept.epoch].validation_balanced_accuracy
     assert len(kept.support) == training.history[kept.epoch].n_support
+
+
+def test_epochs_are_judged_by_what_the_last_svm_would_make_of_them(textures):
+    problem = problem_of(textures)
+    generator = torch.Generator().manual_seed(0)
+    beside, validation_beside = (
+        torch.rand(len(part), 3, generator=generator) for part in (problem.labels, problem.validation_labels)
+    )
+    problem = replace(problem, beside=beside, validation_beside=validation_beside)
+    settings = replace(QUICK, whiten=True)
+    training = training_of(problem, settings)
+    training.run()
+    network = training.kept.network
+    seen = torch.cat([beside, encode(network, problem.images, CPU)], dim=1)
+    nobody = torch.full_like(problem.labels, ALWAYS)
+    judge = fit_final_svm(seen, problem.labels, nobody, settings, [Rule(settings.C, whiten=True)]).decision
+    others = torch.cat([validation_beside, encode(network, problem.validation_images, CPU)], dim=1)
+    score = balanced_accuracy(problem.validation_labels, class_numbers(judge.scores(others)))
+    assert score == training.kept.score
 
 
 def test_the_kept_decision_gives_the_training_decisions_of_its_epoch(textures):

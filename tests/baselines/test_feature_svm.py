@@ -7,7 +7,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_predict
 
 from lmfcn import make_gaussians
-from lmfcn.algorithm.final_svm import ALWAYS, fit_final_svm
+from lmfcn.algorithm.final_svm import ALWAYS, Rule, fit_final_svm
 from lmfcn.algorithm.settings import Settings
 from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.descriptor_svm import DescriptorSVC
@@ -82,7 +82,8 @@ def test_scores_lean_towards_rare_classes(data):
         fitted._describe(images[few][..., None]),
         torch.from_numpy(labels[few]),
         torch.full((len(few),), ALWAYS),
-        replace(Settings(), C=fitted.C_, gamma=fitted._decision.gamma),
+        replace(Settings(), gamma=fitted._decision.gamma),
+        [Rule(fitted.C_, whiten=fitted.whitened_)],
     )
     assert fitted._decision.intercepts[0] > plain.decision.intercepts[0]
 

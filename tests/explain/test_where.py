@@ -46,7 +46,7 @@ def test_the_slow_twin_position_by_position():
     model, image = fitted().model_, textures(1, 12, 24)[0][0][..., None]
     score = ClassScore.of(model.decision, 1)
     latent = torch.from_numpy(model.transform(image[None])[0])
-    slope = score.mean_slope(latent).tolist()
+    slope = (model.whitening.double() @ score.mean_slope(latent)).tolist()
     expected = np.full((12, 24), score.value(torch.zeros_like(latent)))
     with torch.no_grad():
         layers = [maps[0] for network in model.members for maps in network.maps(to_batch(image[None], model.device))]

@@ -153,6 +153,8 @@ def put_tensor(name, tensor):
         (lambda _, tensors: tensors.pop("decision.mean"), "parts of its decision do not fit"),
         (lambda _, tensors: tensors.pop("network-0.features.0.weight"), "weights of network 0"),
         (put_tensor("decision.std", torch.zeros(22)), "standard deviation that is not positive"),
+        (put_tensor("decision.whitening", torch.zeros(22)), "parts of its decision do not fit"),
+        (put_tensor("decision.whitening", torch.full((22, 22), 3e38)), "predictions are not finite"),
         (put_tensor("decision.extra", torch.zeros(4)), "parts of its decision do not fit"),
         (put_tensor("decision.intercepts", torch.zeros(1, dtype=torch.int64)), "parts that are not floating point"),
         (put_tensor("decision.std", torch.full((22,), 1e-45)), "predictions are not finite"),
@@ -190,7 +192,14 @@ def test_saving_where_no_folder_is(saved, tmp_path):
 
 def test_files_of_the_first_format_are_read(textures, tmp_path):
     fitted = LMFCNClassifier(
-        keep_untrained=False, refit=False, latent_dim=4, widths=(6,), epochs=1, random_state=0, device="cpu"
+        keep_untrained=False,
+        whiten=False,
+        refit=False,
+        latent_dim=4,
+        widths=(6,),
+        epochs=1,
+        random_state=0,
+        device="cpu",
     ).fit(*textures)
     path = tmp_path / "old.lmfcn"
     fitted.save(path)
@@ -206,6 +215,7 @@ def test_a_decision_in_half_precision_is_refused(textures, tmp_path):
     LMFCNClassifier(latent_dim=4, widths=(6,), epochs=1, random_state=0, device="cpu").fit(*textures).save(path)
     values, tensors = read_tensors(path, KIND, VERSION)
     assert tensors["network-0.features.0.weight"].dtype == torch.float16
+    assert tensors["decision.whitening"].dtype == torch.float16
     tensors["decision.mean"] = tensors["decision.mean"].half()
     write_tensors(path, KIND, VERSION, values, tensors)
     with pytest.raises(FileError, match="not floating point numbers of single or double precision"):

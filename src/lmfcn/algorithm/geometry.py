@@ -8,7 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class LatentScale:
-    """Shift and scale of every latent feature, and perhaps a matrix behind them, that lead into the space of the kernel."""
+    """Shift and scale of every latent feature, perhaps with a matrix behind them, that lead into the kernel's space."""
 
     mean: Tensor
     std: Tensor
@@ -20,7 +20,7 @@ class LatentScale:
         return standardized if self.whitening is None else standardized @ self.whitening
 
     def pull_back(self, slope: Tensor) -> Tensor:
-        """Return the slope (phi,) over the network's latents of what has this slope (phi,) in the space of the kernel."""
+        """Return the slope (phi,) over the network's latents of what has this slope in the kernel's space."""
         behind = slope if self.whitening is None else self.whitening.to(slope) @ slope
         return behind / self.std.to(slope)
 

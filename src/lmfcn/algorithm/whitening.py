@@ -6,14 +6,17 @@ from torch import Tensor
 SHRINKAGE = 0.3
 """Share of the covariance that is taken as equal in all directions, which few images cannot measure."""
 
+N_DIRECTIONS = 64
+"""So many directions are kept, or two for each class if that is more: the others hold a few percent of the spread."""
+
 
 def within_class_whitening(latents: Tensor, labels: Tensor, shrinkage: float = SHRINKAGE) -> Tensor:
-    """Return the matrix (phi, phi) under which images of one class scatter about alike in all directions.
+    """Return the matrix (phi, k) behind which images of one class scatter about alike in all directions.
 
     The inverse square root of the within-class covariance, of which a share `shrinkage` is replaced by a multiple of
-    the identity, in units of its mean variance. Latents times this matrix are those in which a direction counts as much
-    as it tells classes apart by, measured in what images of one class differ by (within-class covariance
-    normalisation: Hatch, Kajarekar and Stolcke, 2006). All numbers fit into half precision, so that a file loses
+    the identity, in units of its mean variance. A direction then counts as much as it tells classes apart by, measured
+    in what images of one class differ by (within-class covariance normalisation: Hatch, Kajarekar and Stolcke, 2006).
+    Of many directions the k of greatest spread are kept. All numbers fit into half precision, so that a file loses
     nothing. Classes without any scatter leave the latents as they are.
 
     Parameters
@@ -22,27 +25,29 @@ def within_class_whitening(latents: Tensor, labels: Tensor, shrinkage: float = S
     labels : Tensor (n,)
         Their classes 0, 1, ...
     shrinkage : float
-        From 0, which trusts the covariance, to 1, which changes nothing.
+        From 0, which trusts the covariance, to 1, which takes all directions as equal.
 
     Examples
     --------
-    Two classes that scatter along the first axis only; half of what is left of it counts there.
+    Two classes that differ along the second axis and scatter along the first, which then counts half as much:
 
     >>> import torch
     >>> latents = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [-1.0, 1.0], [1.0, 1.0]])
-    >>> within_class_whitening(latents, torch.tensor([0, 0, 1, 1]), shrinkage=0.4).round(decimals=3)
-    tensor([[0.7910, 0.0000],
-            [0.0000, 1.5811]])
+    >>> within_class_whitening(latents, torch.tensor([0, 0, 1, 1]), shrinkage=0.4).round(decimals=2)
+    tensor([[0.7900, 0.0000],
+            [0.0000, 1.5800]])
     """
+    precise, classes = latents.cpu().double(), labels.cpu()
     identity = torch.eye(latents.shape[1], dtype=torch.float64)
-    covariance = within_class_covariance(latents.cpu().double(), labels.cpu())
+    covariance = within_class_covariance(precise, classes)
     variance = covariance.diagonal().mean()
-    if not variance > 0:
-        return identity.to(latents)
-    shrunk = (1 - shrinkage) * covariance / variance + shrinkage * identity
-    # The smallest variance is the identity's share, so nothing is divided by a number near zero.
-    variances, directions = torch.linalg.eigh(shrunk)
-    whitening = (directions * variances.clamp(min=1e-6).rsqrt()) @ directions.T
+    whitening = identity
+    if variance > 0:
+        # The smallest variance is the identity's share, so nothing is divided by a number near zero.
+        whitening = _inverse_root((1 - shrinkage) * covariance / variance + shrinkage * identity)
+    n_kept = max(N_DIRECTIONS, 2 * (int(classes.max()) + 1))
+    if n_kept < len(identity):
+        whitening = whitening @ _widest(precise @ whitening, n_kept)
     return whitening.half().to(latents)
 
 
@@ -53,3 +58,16 @@ def within_class_covariance(latents: Tensor, labels: Tensor) -> Tensor:
     means = sums / labels.bincount(minlength=n_classes).clamp(min=1)[:, None]
     around = latents - means[labels]
     return around.T @ around / len(latents)
+
+
+def _inverse_root(covariance: Tensor) -> Tensor:
+    """Return the symmetric matrix whose square is the inverse."""
+    variances, directions = torch.linalg.eigh(covariance)
+    return (directions * variances.clamp(min=1e-6).rsqrt()) @ directions.T
+
+
+def _widest(latents: Tensor, n_directions: int) -> Tensor:
+    """Return the directions (phi, n_directions) of greatest spread, each with its largest component positive."""
+    directions = torch.linalg.eigh(torch.cov(latents.T, correction=0)).eigenvectors.flip(1)[:, :n_directions]
+    largest = directions.gather(0, directions.abs().argmax(dim=0, keepdim=True))
+    return directions * largest.sign()

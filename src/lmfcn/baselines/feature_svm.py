@@ -1,6 +1,7 @@
 """An RBF SVM on feature vectors of images: what most comparators end with."""
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,13 +31,8 @@ GAMMA_FACTORS = (1.0, 0.3, 0.1, 0.03, 3.0, 10.0)
 last SVM, whose features are whitened within classes."""
 
 
-def candidate_rules(C: float) -> list[Rule]:
-    """Return the rules that cross-validation chooses from for features that know nothing of the kernel."""
-    return [*grid(Rule(C), C_FACTORS, GAMMA_FACTORS), Rule(C, whiten=True)]
-
-
 class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassifier):
-    """Feature vectors and the SVM that LMFCN ends with, or a plain one if cross-validation likes that better; calibrated.
+    """Feature vectors and the SVM that LMFCN ends with, or a plain one if cross-validation prefers it; calibrated.
 
     A subclass says how an image becomes a vector. The SVM learns from training and validation images. If the vectors
     were learnt from the training images, C and gamma are judged by the validation images, else by all of them;
@@ -109,9 +105,13 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
                 " differ and are not constant."
             )
 
+    def rules(self) -> list[Rule]:
+        """Return the rules that cross-validation chooses from."""
+        own = Rule(Settings().C)
+        return [*grid(own, C_FACTORS, GAMMA_FACTORS), replace(own, whiten=True)]
+
     def _fit_svm(self, features: Tensor, labels: Tensor, folds: Tensor) -> FinalSVM:
-        settings = Settings()
-        return fit_final_svm(features, labels, folds, settings, candidate_rules(settings.C))
+        return fit_final_svm(features, labels, folds, Settings(), self.rules())
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the label (n,) of every image, the most probable one."""

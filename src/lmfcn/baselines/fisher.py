@@ -130,9 +130,13 @@ class FisherSVC(CNNSVC):
         # An image whose gradient is zero has no direction; scikit-image divides zero by zero.
         return torch.from_numpy(np.stack([v if np.isfinite(v).all() else np.zeros_like(v) for v in vectors]))
 
+    def rules(self) -> list[Rule]:
+        """Return the rules that cross-validation chooses from; their kernel is linear."""
+        return [Rule(C) for C in C_VALUES]
+
     def _fit_svm(self, features: Tensor, labels: Tensor, folds: Tensor) -> FinalSVM:
         kernel = features @ features.T
-        rule, scores = choose_rule(((Rule(C), fixed(kernel)) for C in C_VALUES), labels, folds)
+        rule, scores = choose_rule(((rule, fixed(kernel)) for rule in self.rules()), labels, folds)
         margin = rule.fit(kernel, labels)
         decision: Any = LinearDecision(features[margin.support].T @ margin.coefficients, margin.intercepts)
         return FinalSVM(decision, margin.support, rule, (folds != ALWAYS).nonzero()[:, 0], scores)

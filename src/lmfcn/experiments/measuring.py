@@ -10,6 +10,7 @@ from typing import Any
 from sklearn.metrics import balanced_accuracy_score
 
 from lmfcn.baselines.cnn import CNNClassifier
+from lmfcn.baselines.feature_svm import FeatureSVC
 from lmfcn.baselines.methods import METHODS as COMPARATORS
 from lmfcn.baselines.network_svm import CNNSVC
 from lmfcn.baselines.tuning import Tried, Tuned, candidates_for, validation_score
@@ -75,6 +76,8 @@ def digest_of(method: str, changes: Changes, more: Any = None) -> str:
     if isinstance(estimator, LMFCNClassifier):
         parameters = resolved(parameters)
     told = {name: value for name, value in parameters.items() if name not in _NO_PART_OF_THE_RESULT}
+    if isinstance(estimator, FeatureSVC):
+        told["rules"] = [asdict(rule) for rule in estimator.rules()]
     return fingerprint(None, json.dumps([method, told, more], sort_keys=True, default=str))
 
 

@@ -173,11 +173,13 @@ def _weight_shapes(in_channels: int, latent_dim: int, widths: list[int]) -> dict
 
 def _check_decision(parts: dict[str, Tensor], n_latents: int, n_scores: int) -> None:
     n_support = len(parts["support_latents"]) if "support_latents" in parts else 0
+    whitening = parts.get("whitening")
+    n_features = whitening.shape[1] if whitening is not None and whitening.ndim == 2 else n_latents
     expected = {
         "mean": (n_latents,),
         "std": (n_latents,),
-        **({"whitening": (n_latents, n_latents)} if "whitening" in parts else {}),
-        "support_latents": (n_support, n_latents),
+        **({} if whitening is None else {"whitening": (n_latents, n_features)}),
+        "support_latents": (n_support, n_features),
         "coefficients": (n_support, n_scores),
         "intercepts": (n_scores,),
     }

@@ -93,6 +93,11 @@ class TextureModel(nn.Module):
         return Decision(scale, self.gamma, self.support_latents, self.coefficients, self.intercepts)
 
     @property
+    def n_features(self) -> int:
+        """Dimensions of the space in which the kernel measures."""
+        return self.support_latents.shape[1]
+
+    @property
     def members(self) -> list[TextureFCN]:
         """The networks in the order of their latents."""
         return list(self.networks.members)  # type: ignore[arg-type]
@@ -111,7 +116,7 @@ class TextureModel(nn.Module):
         return encode(self.networks, self.form.load(X), self.device)
 
     def transform(self, X: Any) -> np.ndarray:
-        """Return the latents (n, phi) in the space in which the kernel measures."""
+        """Return the latents (n, n_features) in the space in which the kernel measures."""
         return self.decision.scale.apply(self.latents(X)).cpu().numpy()
 
     def decision_function(self, X: Any) -> np.ndarray:
