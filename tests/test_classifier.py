@@ -50,7 +50,7 @@ def test_fitted_attributes(textures, fitted):
 
 
 def test_without_refitting_the_svm_is_that_of_the_kept_epoch(textures):
-    fitted = quick(refit=False, keep_untrained=False).fit(*textures)
+    fitted = quick(refit=False, keep_untrained=False, whiten=False).fit(*textures)
     kept = fitted.history_[fitted.best_epoch_]
     assert len(fitted.support_) == kept.n_support
     assert fitted.model_.gamma == kept.gamma
@@ -179,7 +179,8 @@ def test_pickling_keeps_the_decisions(textures, fitted):
 def test_parameters_left_alone_take_the_default_recipe(textures):
     fitted = LMFCNClassifier(epochs=1, random_state=0, device="cpu").fit(*textures)
     assert fitted.settings_ == Settings(epochs=1, closing_epochs=0)
-    assert fitted.transform(textures[0]).shape[1] == 64 + 128 + 64 + 64
+    assert fitted.model_.latents(textures[0]).shape[1] == 64 + 128 + 64 + 64
+    assert fitted.transform(textures[0]).shape[1] == 64
     assert (Settings().epochs, Settings().closing_epochs) == (15, 7)
     assert (Settings().C, Settings().batch_size, Settings().passes, Settings().learning_rate) == (10.0, 32, 8, 1e-3)
 
@@ -352,7 +353,12 @@ def test_the_untrained_network_stays_beside_the_trained_ones(textures, tmp_path,
 def test_the_untrained_network_is_the_one_that_training_began_with(textures):
     spaces = []
     fitted = LMFCNClassifier(
-        latent_dim=4, widths=(6, 8), epochs=1, on_epoch=lambda _, space: spaces.append(space), random_state=0
+        latent_dim=4,
+        widths=(6, 8),
+        epochs=1,
+        whiten=False,
+        on_epoch=lambda _, space: spaces.append(space),
+        random_state=0,
     ).fit(*textures, validation=textures)
     seen = fitted.transform(textures[0])[:, 14:18]  # standardised over training and validation images: the same here
     np.testing.assert_allclose(seen, spaces[0].latents.numpy(), atol=0.02)  # filters are rounded to three digits
@@ -363,6 +369,7 @@ def test_the_untrained_network_is_the_one_that_training_began_with(textures):
     [
         ({"first_filters": "learnt"}, "first_filters must be one of 'decorrelated', 'random', got 'learnt'"),
         ({"keep_untrained": "yes"}, "keep_untrained must be one of True, False, got 'yes'"),
+        ({"whiten": 1.5}, "whiten must be one of True, False, got 1.5"),
         ({"views": "all"}, "views must be one of 'none', 'flips', 'turns', got 'all'"),
         ({"keep": "last"}, "keep must be one of 'best', 'latest', got 'last'"),
         ({"head_weight": -1.0}, "head_weight must be at least 0 and finite, got -1.0"),

@@ -15,7 +15,7 @@ def kernel_to_support(model, images):
 
 def test_drawn_textures_lie_nearer_to_support_vectors_than_noise(models):
     model = models["two, grey"]
-    pixels = draw_textures(model, torch.Generator().manual_seed(0))
+    pixels = draw_textures(model, (32, 32), torch.Generator().manual_seed(0))
     noise = torch.rand(pixels.shape, generator=torch.Generator().manual_seed(0))
     drawn, start = ((255 * part).permute(0, 2, 3, 1).round().to(torch.uint8).numpy() for part in (pixels, noise))
     assert kernel_to_support(model, drawn).median() > 0.5

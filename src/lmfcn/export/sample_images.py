@@ -14,7 +14,7 @@ from lmfcn.inference.model import TextureModel
 SIZES = ((8, 8), (9, 31), (16, 16), (33, 50), (64, 64), (100, 81), (128, 192), (500, 333))
 _FULL_SCALE = {"uint8": 255, "uint16": 65535}
 _N_DRAWN = 8
-_DRAWN_SIDE = 32
+_DRAWN_SIDE = 64
 _STEPS = 15
 _STEP_SIZE = 0.08
 _MOST_PIXELS = 2**15
@@ -31,24 +31,30 @@ def sample_batches(model: TextureModel) -> list[np.ndarray]:
     """Return batches (b, h, w, c) of several sizes: textures like those of training, and noise.
 
     The training images are not in a model. Noise alone would be far from all of its support vectors, where every
-    score is the same, so that a comparison would compare nothing.
+    score is the same, so that a comparison would compare nothing. So are textures that were drawn for another size,
+    as the zeros around an image take part; only large images repeat those of a smaller size.
     """
     generator = torch.Generator().manual_seed(0)
-    textures = draw_textures(model, generator)
     heights, widths = fixed_sides(model.form)
     sizes = sorted({(heights or height, widths or width) for height, width in SIZES})
-    return [_batch(model.form.pixels, textures, size, generator) for size in sizes]
+    drawn = {(min(height, _DRAWN_SIDE), min(width, _DRAWN_SIDE)) for height, width in sizes}
+    textures = {size: draw_textures(model, size, generator) for size in sorted(drawn)}
+    return [
+        _batch(
+            model.form.pixels, textures[min(height, _DRAWN_SIDE), min(width, _DRAWN_SIDE)], (height, width), generator
+        )
+        for height, width in sizes
+    ]
 
 
-def draw_textures(model: TextureModel, generator: torch.Generator) -> Tensor:
+def draw_textures(model: TextureModel, size: tuple[int, int], generator: torch.Generator) -> Tensor:
     """Return textures (n, c, h, w) that the networks see as they saw some of the support vectors.
 
     Steps against the gradient turn noise into images whose latents lie near those of support vectors.
     """
     networks = fold_batch_norm(model.networks)
     targets = model.support_latents[torch.from_numpy(spread_out(len(model.support_latents), _N_DRAWN))]
-    sides = [side or _DRAWN_SIDE for side in fixed_sides(model.form)]
-    pixels = torch.rand(len(targets), model.form.channels, *sides, generator=generator).requires_grad_()
+    pixels = torch.rand(len(targets), model.form.channels, *size, generator=generator).requires_grad_()
     optimizer = torch.optim.Adam([pixels], lr=_STEP_SIZE)
     for _ in range(_STEPS):
         latents = model.decision.scale.apply(networks(pixels))
