@@ -36,9 +36,15 @@ def _network_lines(told: dict[str, Any]) -> dict[str, str]:
     error = told["calibration"]["error"]
     return {
         "networks": f"{networks['count']}, with {counted(networks['n_weights'], 'weight')} in all",
-        "decision": f"RBF SVM on {counted(told['n_latents'], 'latent')} with {told['n_support']} support vectors",
+        "decision": f"RBF SVM on {_space(told)} with {told['n_support']} support vectors",
         "calibration": "none" if error is None else f"expected error {error:.3f}",
     }
+
+
+def _space(told: dict[str, Any]) -> str:
+    """Say what the kernel compares."""
+    latents = counted(told["n_latents"], "latent")
+    return f"{told['n_features']} whitened directions of {latents}" if told["whitened"] else latents
 
 
 def _record_lines(told: dict[str, Any]) -> dict[str, str]:

@@ -39,6 +39,8 @@ def describe_model(model: TextureModel) -> dict[str, Any]:
             "n_weights": sum(weights.numel() for weights in model.parameters()),
         },
         "n_latents": len(model.mean),
+        "n_features": model.n_features,
+        "whitened": model.whitening is not None,
         "n_support": len(model.support_latents),
         "gamma": model.gamma,
         "calibration": {"error": model.calibration.error, "held_out": model.calibration.held_out},
