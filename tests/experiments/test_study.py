@@ -347,6 +347,14 @@ def test_the_tables_of_the_docs_are_those_of_the_runs_that_are_kept(capsys):
     assert "| LMFCN minus random-fcn |" in shown
 
 
+def test_the_tables_of_the_recipe_are_those_of_the_runs_that_are_kept():
+    tables = runpy.run_path(str(BENCHMARKS / "recipe_tables.py"))
+    runs = list(read_runs(BENCHMARKS / "study.jsonl").values())
+    told = (BENCHMARKS.parent / "docs" / "recipe.md").read_text(encoding="utf-8")
+    for name in ("accuracies", "differences", "costs", "support"):
+        assert tables[name](runs) in told
+
+
 def test_a_table_of_nothing_is_refused(command, output, capsys):
     output.parent.mkdir()
     append_run(output, run_of("other", "LBP", 0))
