@@ -42,7 +42,7 @@ def latents_by_kind(X: np.ndarray, y: np.ndarray, seed: int, *, quick: bool) -> 
     if quick:
         return
     classifier = LMFCNClassifier(closing_epochs=0, random_state=seed).fit(X, y)
-    latents, n_untrained = classifier.transform(X), classifier.model_.members[0].n_latents
+    latents, n_untrained = classifier.model_.latents(X).numpy(), classifier.model_.members[0].n_latents
     yield "untrained part of the model", latents[:, :n_untrained]
     yield "trained part of the model", latents[:, n_untrained:]
     yield "whole model", latents

@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
-from lmfcn import LMFCNClassifier, fitting, make_gaussians
+from lmfcn import LMFCNClassifier, fitting, make_gaussians, phases
+from lmfcn.algorithm.encode import encode
 from lmfcn.algorithm.final_svm import rules_of
 from lmfcn.data.sources import open_collection
 from lmfcn.plans import resolved
@@ -152,6 +154,46 @@ def test_the_last_svm_has_the_rule_that_held_out_images_chose(data, monkeypatch,
     assert first == rules_of(fitted.settings_)
     assert last[0] in first
     assert [rule.C for rule in last] == [fitted.model_.record["C"]]
+
+
+def test_class_weights_reach_both_fits_of_the_last_svm(data, monkeypatch):
+    seen = []
+    fit = fitting.fit_final_svm
+
+    def watch(latents, labels, folds, settings, rules):
+        seen.append((labels, rules[0].weights))
+        return fit(latents, labels, folds, settings, rules)
+
+    monkeypatch.setattr(fitting, "fit_final_svm", watch)
+    train, validation = data
+    quick(class_weight={1: 5.0}).fit(*train, validation=validation)
+    assert len(seen) == 2
+    for labels, weights in seen:
+        assert weights.tolist() == [5.0 if label else 1.0 for label in labels.tolist()]
+
+
+@pytest.mark.parametrize("validate", [True, False])
+def test_epochs_are_judged_beside_the_untrained_network(data, monkeypatch, validate):
+    problems = []
+    training = phases.Training
+
+    def watch(network, problem, *others):
+        problems.append(problem)
+        return training(network, problem, *others)
+
+    monkeypatch.setattr(phases, "Training", watch)
+    train, validation = data
+    fitted = quick(epochs=2, closing_epochs=0, **({} if validate else {"validation_fraction": 0})).fit(
+        *train, **({"validation": validation} if validate else {})
+    )
+    (problem,) = problems
+    if not validate:
+        assert problem.beside is None
+        return
+    untrained = fitted.model_.members[0]
+    for beside, (images, _) in ((problem.beside, train), (problem.validation_beside, validation)):
+        expected = encode(untrained, images[..., None], torch.device("cpu"))
+        torch.testing.assert_close(beside, expected, atol=1e-5, rtol=1e-4)
 
 
 @pytest.mark.parametrize("class_weight", ["auto", "balanced", {1: 5.0}])

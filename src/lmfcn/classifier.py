@@ -61,7 +61,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     C : float, optional
         Price of a margin violation in the SVM; 10 unless a preset says otherwise.
     gamma : "scale" or float, default="scale"
-        Width of the RBF kernel. "scale" follows the latents: `gamma_factor` / (their number * variance).
+        Width of the RBF kernel. "scale" follows the latents: `gamma_factor` / (their number * variance). A number is
+        taken for the epochs and for the SVM at the end alike, whose latents have another scale if they are whitened.
     gamma_factor : float, default=1
         Factor on "scale".
     standardize : bool, optional

@@ -188,13 +188,13 @@ def _final_svm(data: TrainingData, plan: Plan, networks: Networks, trained: list
     if plan.settings.refit:
         folds = make_folds(data.validation.numbers, N_FOLDS, random, data.validation.groups)
         return _fit(rows, np.concatenate([np.full(len(train), ALWAYS), folds]), plan), rows
-    kept, settings = trained[0].kept, plan.settings
+    kept, (rule,) = trained[0].kept, rules_of(plan.settings)
     decision, support = kept.decision, kept.support
-    if plan.one_vs_all or plan.keep_untrained or settings.whiten:
-        plain = _fit(train, np.full(len(train), ALWAYS), plan)
-        decision, support = plain.decision, plain.support
+    if plan.one_vs_all or plan.keep_untrained or rule.whiten:
+        of_training = _fit(train, np.full(len(train), ALWAYS), plan)
+        decision, support = of_training.decision, of_training.support
     held_out = torch.arange(len(train), len(rows), device=plan.device)
-    return FinalSVM(decision, support, Rule(settings.C), held_out, decision.scores(validation.latents)), rows
+    return FinalSVM(decision, support, rule, held_out, decision.scores(validation.latents)), rows
 
 
 def _fitted_again(final: FinalSVM, data: TrainingData, plan: Plan, networks: Networks) -> tuple[FinalSVM, _Rows]:

@@ -161,3 +161,12 @@ def test_nothing_is_chosen_for_whitened_latents_nor_without_refit():
     assert rules_of(replace(PLAIN, refit=False)) == [Rule(10.0)]
     assert len(rules_of(PLAIN)) == len(C_FACTORS) * len(GAMMA_FACTORS)
     assert rules_of(PLAIN)[0] == Rule(10.0)
+
+
+def test_a_part_whose_images_coincide_has_the_scale_of_all():
+    latents = torch.zeros(6, 2, dtype=torch.float64)
+    latents[5] = 1.0
+    labels, folds = torch.tensor([0, 1, 0, 1, 0, 1]), torch.tensor([ALWAYS, ALWAYS, ALWAYS, ALWAYS, 0, 1])
+    final = fit(latents, labels, folds, Settings())
+    assert bool(torch.isfinite(final.held_out_scores).all())
+    assert final.held_out_scores.shape == (2, 1)

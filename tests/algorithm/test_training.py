@@ -91,22 +91,25 @@ def test_the_kept_network_and_svm_reproduce_the_kept_score(textures):
 
 
 def test_epochs_are_judged_by_what_the_last_svm_would_make_of_them(textures):
-    problem = problem_of(textures)
-    generator = torch.Generator().manual_seed(0)
-    beside, validation_beside = (
-        torch.rand(len(part), 3, generator=generator) for part in (problem.labels, problem.validation_labels)
-    )
-    problem = replace(problem, beside=beside, validation_beside=validation_beside)
+    # The labels are drawn, so nothing but what stands beside the latents tells them.
+    images, labels = textures[0][..., None], torch.from_numpy(np.random.default_rng(0).permutation(textures[1]))
+    noise = torch.rand(len(labels), 3, generator=torch.Generator().manual_seed(0))
+    beside = labels[:, None] + noise
+    problem = Problem(images[:20], labels[:20], images[20:], labels[20:], None, beside[:20], beside[20:])
     settings = replace(QUICK, whiten=True)
     training = training_of(problem, settings)
     training.run()
-    network = training.kept.network
-    seen = torch.cat([beside, encode(network, problem.images, CPU)], dim=1)
+    network, kept = training.kept.network, training.kept
+    seen = torch.cat([beside[:20], encode(network, images[:20], CPU)], dim=1)
     nobody = torch.full_like(problem.labels, ALWAYS)
     judge = fit_final_svm(seen, problem.labels, nobody, settings, [Rule(settings.C, whiten=True)]).decision
-    others = torch.cat([validation_beside, encode(network, problem.validation_images, CPU)], dim=1)
-    score = balanced_accuracy(problem.validation_labels, class_numbers(judge.scores(others)))
-    assert score == training.kept.score
+    found = encode(network, images[20:], CPU)
+    score, own_score = (
+        balanced_accuracy(labels[20:], class_numbers(decision.scores(latents)))
+        for decision, latents in ((judge, torch.cat([beside[20:], found], dim=1)), (kept.decision, found))
+    )
+    assert score == kept.score == training.history[kept.epoch].validation_balanced_accuracy
+    assert score > own_score + 0.2
 
 
 def test_the_kept_decision_gives_the_training_decisions_of_its_epoch(textures):

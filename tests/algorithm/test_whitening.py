@@ -71,22 +71,35 @@ def test_classes_without_scatter_leave_the_latents_as_they_are(labels):
 
 
 @pytest.mark.parametrize(("n_classes", "n_kept"), [(2, 64), (40, 80), (50, 90)])
-def test_of_many_directions_the_widest_are_kept(n_classes, n_kept):
+def test_so_many_directions_are_kept(n_classes, n_kept):
     latents, labels = drawn(120, 90, n_classes, 0)
+    assert within_class_whitening(latents, labels).shape == (90, n_kept)
+
+
+def test_the_widest_directions_are_kept():
+    latents, labels = drawn(120, 90, 2, 0)
+    spreads = (latents @ within_class_whitening(latents, labels)).var(dim=0, correction=0)
+    covariance = within_class_covariance(latents, labels)
+    shrunk = 0.7 * covariance / covariance.diagonal().mean() + 0.3 * torch.eye(90)
+    variances, directions = torch.linalg.eigh(shrunk)
+    whole = latents @ directions @ torch.diag(variances.rsqrt()) @ directions.T
+    expected = torch.linalg.eigvalsh(torch.cov(whole.T, correction=0)).flip(0)
+    assert spreads.numpy() == pytest.approx(expected[:64].numpy(), rel=0.05)
+
+
+def test_directions_in_which_no_image_differs_are_not_kept():
+    latents, labels = drawn(40, 90, 2, 0)
     whitening = within_class_whitening(latents, labels)
-    assert whitening.shape == (90, n_kept)
-    symmetric = within_class_whitening(latents[:, :60], labels)
-    assert torch.equal(symmetric, symmetric.T)
-    there = latents @ whitening
-    spreads = there.var(dim=0, correction=0)
-    assert bool((spreads[:-1] >= spreads[1:] * 0.98).all()) or n_kept == 90
-    if n_kept < 90:
-        covariance = within_class_covariance(latents, labels)
-        shrunk = 0.7 * covariance / covariance.diagonal().mean() + 0.3 * torch.eye(90)
-        values, vectors = torch.linalg.eigh(shrunk)
-        root = vectors @ torch.diag(values.rsqrt()) @ vectors.T
-        total = torch.linalg.eigvalsh(torch.cov((latents @ root).T, correction=0)).flip(0)
-        assert spreads.numpy() == pytest.approx(total[:n_kept].numpy(), rel=0.05)
+    assert whitening.shape == (90, 39)  # 40 images differ in 39 directions
+    new = torch.randn(5, 90, dtype=torch.float64) @ torch.linalg.svd(latents - latents.mean(0)).Vh[39:].T
+    outside = new @ torch.linalg.svd(latents - latents.mean(0)).Vh[39:]
+    assert (outside @ whitening).abs().max() < 2e-2 * outside.abs().max()
+
+
+def test_rounding_is_no_scatter():
+    images = torch.rand(2, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    latents, labels = images.repeat(3, 1), torch.arange(2).repeat(3)
+    assert torch.equal(within_class_whitening(latents, labels), torch.eye(6, dtype=torch.float64))
 
 
 def test_more_latents_than_images():

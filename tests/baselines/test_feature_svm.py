@@ -74,6 +74,20 @@ def test_features_are_standardised(data):
     assert stretched.decision_function(data[0]) == pytest.approx(plain.decision_function(data[0]), abs=1e-6)
 
 
+def test_cross_validation_may_choose_whitened_features():
+    class Pixels(Brightness):
+        def _describe(self, images):
+            return torch.from_numpy(np.asarray(images, dtype=float).reshape(len(images), -1))
+
+    # All pixels of an image rise and fall together; one of them also differs a little between the classes.
+    random, labels = np.random.default_rng(0), np.arange(120) % 2
+    images = 5 * random.normal(size=(120, 1, 1)) + 0.3 * random.normal(size=(120, 8, 8))
+    images[:, 0, 0] += 0.8 * labels
+    fitted = Pixels().fit(images, labels)
+    assert fitted.whitened_
+    assert [rule.whiten for rule in fitted.rules()].count(True) == 1
+
+
 def test_scores_lean_towards_rare_classes(data):
     images, labels = data
     few = np.concatenate([np.flatnonzero(labels == 0), np.flatnonzero(labels == 1)[:6]])

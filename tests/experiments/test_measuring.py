@@ -7,7 +7,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 from lmfcn import make_gaussians
 from lmfcn.baselines.methods import METHODS as COMPARATORS
-from lmfcn.experiments.measuring import CHANGES, METHODS, ON_TOP_OF_CNN, describe, is_tuned, measure
+from lmfcn.experiments.measuring import CHANGES, METHODS, ON_TOP_OF_CNN, describe, digest_of, is_tuned, measure
 from lmfcn.experiments.runs import Cell
 from lmfcn.experiments.tasks import Part, Parts
 from lmfcn.versions import versions
@@ -154,3 +154,10 @@ def test_validation_of_one_vs_all_is_that_of_all_classes_where_the_last_svm_has_
     expected = balanced_accuracy_score(three.validation.labels, fitted.predict(three.validation.images))
     assert found["validation_balanced_accuracy"] == expected
     assert len(found["history"]) == len(found["best_epoch"]) == 3
+
+
+def test_digests_change_with_what_cross_validation_tries(monkeypatch):
+    before = {method: digest_of(method, {}) for method in ("LBP", "FV-CNN", "LMFCN")}
+    monkeypatch.setattr("lmfcn.baselines.feature_svm.C_FACTORS", (1.0, 7.0))
+    changed = {method for method, digest in before.items() if digest_of(method, {}) != digest}
+    assert changed == {"LBP"}

@@ -154,6 +154,8 @@ def put_tensor(name, tensor):
         (lambda _, tensors: tensors.pop("network-0.features.0.weight"), "weights of network 0"),
         (put_tensor("decision.std", torch.zeros(22)), "standard deviation that is not positive"),
         (put_tensor("decision.whitening", torch.zeros(22)), "parts of its decision do not fit"),
+        (put_tensor("decision.whitening", torch.zeros(22, 0)), "parts of its decision do not fit"),
+        (put_tensor("decision.whitening", torch.zeros(22, 22, dtype=torch.int64)), "parts that are not floating point"),
         (put_tensor("decision.whitening", torch.full((22, 22), 3e38)), "predictions are not finite"),
         (put_tensor("decision.extra", torch.zeros(4)), "parts of its decision do not fit"),
         (put_tensor("decision.intercepts", torch.zeros(1, dtype=torch.int64)), "parts that are not floating point"),
@@ -208,6 +210,16 @@ def test_files_of_the_first_format_are_read(textures, tmp_path):
     del values["networks"]["pooling"]
     write_tensors(path, KIND, 1, values, tensors)
     assert np.array_equal(lmfcn.load(path).predict_proba(textures[0]), fitted.predict_proba(textures[0]))
+
+
+def test_files_of_the_second_format_are_read(textures, tmp_path):
+    fitted = LMFCNClassifier(whiten=False, latent_dim=4, widths=(6,), epochs=1, random_state=0, device="cpu")
+    fitted.fit(*textures).save(tmp_path / "new.lmfcn")
+    values, tensors = read_tensors(tmp_path / "new.lmfcn", KIND, VERSION)
+    assert "decision.whitening" not in tensors
+    write_tensors(tmp_path / "old.lmfcn", KIND, 2, values, tensors)
+    again = lmfcn.load(tmp_path / "old.lmfcn")
+    assert np.array_equal(again.predict_proba(textures[0]), fitted.predict_proba(textures[0]))
 
 
 def test_a_decision_in_half_precision_is_refused(textures, tmp_path):

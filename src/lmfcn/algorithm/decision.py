@@ -19,7 +19,7 @@ class Decision:
     scale : LatentScale
         Leads from the network's latents into the space of the kernel.
     gamma : float
-    support_latents : Tensor (n_support, phi)
+    support_latents : Tensor (n_support, n_features)
         In the space of the kernel.
     coefficients : Tensor (n_support, n_scores)
     intercepts : Tensor (n_scores,)

@@ -1,7 +1,7 @@
 """The last step: one SVM on the latents of the finished networks, which stay as they are."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import torch
@@ -47,7 +47,7 @@ class Rule:
     gamma_factor: float = 1.0
     whiten: bool = False
     balanced: bool = False
-    weights: Tensor | None = None
+    weights: Tensor | None = field(default=None, compare=False)
 
     def fit(self, kernel: Tensor, labels: Tensor, part: Tensor | None = None) -> Margin:
         """Fit on a whole kernel, or on the images that `part` lists."""
@@ -121,16 +121,11 @@ def fit_final_svm(
     rules : sequence of Rule
         Of these the one under which the held-out classes are most likely.
     """
-    # Whitening depends on labels, so cross-validation measures it again for every fold; the plain space is one for all.
-    plain = None if all(rule.whiten for rule in rules) else _Space.of(latents, labels, settings)
-
-    def whitened(part: Tensor | None = None) -> _Space:
-        return _Space.of(latents, labels, settings, whiten=True, part=part)
-
-    rule, scores = choose_rule(_candidates(rules, plain, whitened), labels, folds)
-    space = whitened() if plain is None or rule.whiten else plain
-    margin = rule.fit(space.kernel(rule), labels)
+    spaces = _Spaces(latents, labels, settings)
+    rule, scores = choose_rule(((rule, partial(spaces.kernel, rule)) for rule in rules), labels, folds)
+    space = spaces.of(rule)
     gamma = space.gamma * rule.gamma_factor
+    margin = rule.fit(rbf_kernel(space.squared, gamma), labels)
     decision = Decision(space.scale, gamma, space.latents[margin.support], margin.coefficients, margin.intercepts)
     return FinalSVM(decision, margin.support, rule, (folds != ALWAYS).nonzero()[:, 0], scores)
 
@@ -144,40 +139,48 @@ class _Space:
     squared: Tensor
     gamma: float
 
-    @classmethod
-    def of(
-        cls, latents: Tensor, labels: Tensor, settings: Settings, *, whiten: bool = False, part: Tensor | None = None
-    ) -> "_Space":
-        """Measure the space, by the images that `part` lists or by all."""
-        known, classes = (latents, labels) if part is None else (latents[part], labels[part])
+
+class _Spaces:
+    """Latents as rules see them: standardised by all images, or whitened by those that may be learnt from."""
+
+    def __init__(self, latents: Tensor, labels: Tensor, settings: Settings) -> None:
+        self._latents, self._labels, self._settings = latents, labels, settings
+        self._plain: _Space | None = None
+        self._last: tuple[float, Tensor] | None = None
+
+    def of(self, rule: Rule, part: Tensor | None = None) -> _Space:
+        """Return the space of a rule. Whitening depends on labels, so it is another one for every `part`."""
+        if rule.whiten:
+            self._last = None  # an n x n matrix that nobody needs any more
+            return self._measured(part)
+        if self._plain is None:
+            self._plain = self._measured(None, whiten=False)
+        return self._plain
+
+    def kernel(self, rule: Rule, part: Tensor) -> Tensor:
+        """Return the kernel (n, n) of a rule; plain ones with the same gamma share theirs if they come in a row."""
+        if rule.whiten:
+            space = self.of(rule, part)
+            return rbf_kernel(space.squared, space.gamma * rule.gamma_factor)
+        if self._last is None or self._last[0] != rule.gamma_factor:
+            self._last, space = None, self.of(rule)
+            self._last = rule.gamma_factor, rbf_kernel(space.squared, space.gamma * rule.gamma_factor)
+        return self._last[1]
+
+    def _measured(self, part: Tensor | None, *, whiten: bool = True) -> _Space:
+        settings, everyone = self._settings, slice(None)
+        known = self._latents[everyone if part is None else part]
         scale = latent_scale(known, standardize=settings.standardize)
         if whiten:
+            classes = self._labels[everyone if part is None else part]
             scale = replace(scale, whitening=within_class_whitening(scale.apply(known), classes))
-        there = scale.apply(latents)
-        measured = there if part is None else there[part]
-        gamma = gamma_from_scale(measured, settings.gamma_factor) if settings.gamma == "scale" else settings.gamma
-        return cls(scale, there, squared_distances(there), gamma)
-
-    def kernel(self, rule: Rule) -> Tensor:
-        return rbf_kernel(self.squared, self.gamma * rule.gamma_factor)
-
-
-def _candidates(
-    rules: Sequence[Rule], plain: _Space | None, whitened: Callable[[Tensor], _Space]
-) -> Iterator[tuple[Rule, KernelOf]]:
-    """Yield each rule with its kernel; rules in a row with the same gamma share theirs."""
-    last: tuple[float, Tensor] | None = None
-    for rule in rules:
-        if plain is None or rule.whiten:
-            yield rule, partial(_kernel_without, rule, whitened)
-            continue
-        if last is None or last[0] != rule.gamma_factor:
-            last = rule.gamma_factor, plain.kernel(rule)
-        yield rule, fixed(last[1])
-
-
-def _kernel_without(rule: Rule, whitened: Callable[[Tensor], _Space], part: Tensor) -> Tensor:
-    return whitened(part).kernel(rule)
+        latents = scale.apply(self._latents)
+        gamma = settings.gamma
+        if gamma == "scale":
+            measured = scale.apply(known)
+            # Images that all coincide have no scale; that of all images needs no labels.
+            gamma = gamma_from_scale(measured if measured.var() > 0 else latents, settings.gamma_factor)
+        return _Space(scale, latents, squared_distances(latents), gamma)
 
 
 def fixed(kernel: Tensor) -> KernelOf:
@@ -203,7 +206,7 @@ def choose_rule(candidates: Iterable[tuple[Rule, KernelOf]], labels: Tensor, fol
     rules, scores = [], []
     for rule, kernel_of in candidates:
         if not len(folds_out):
-            return rule, torch.empty(0, 1, dtype=torch.float64, device=labels.device)
+            return rule, torch.empty(0, 1)
         rules.append(rule)
         scores.append(_held_out_scores(rule, kernel_of, labels, folds)[held_out])
     tried = torch.stack(scores)
@@ -224,6 +227,7 @@ def _held_out_scores(rule: Rule, kernel_of: KernelOf, labels: Tensor, folds: Ten
         margin = rule.fit(kernel, labels, others)
         found = kernel[mine[:, None], others[margin.support]] @ margin.coefficients + margin.intercepts
         parts.append((mine, found))
+        del kernel  # before the next one is built
     scores = parts[0][1].new_zeros(len(labels), parts[0][1].shape[1])
     for mine, found in parts:
         scores[mine] = found

@@ -20,7 +20,8 @@ class EpochRecord:
 
     Epoch 0 is the untrained network, epoch k the network after k rounds of back-propagation. Closing
     epochs, which go on from a kept epoch, are numbered behind the last one of the phase before. `head_loss` is the
-    cross-entropy of the linear layer over all training images, 0 without one.
+    cross-entropy of the linear layer over all training images, 0 without one. The training accuracy is that of the
+    epoch's own SVM, the validation accuracy that of an SVM like the last one, which is the same in the paper.
     """
 
     epoch: int

@@ -52,7 +52,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class KeptEpoch:
-    """A network and the SVM of the same epoch: copies that later epochs do not change."""
+    """A network and the SVM of the same epoch, copies that later epochs do not change, and its validation accuracy."""
 
     epoch: int
     score: float
@@ -192,7 +192,10 @@ class Training:
         return balanced_accuracy(problem.validation_labels, class_numbers(scores))
 
     def _judge(self, latents: Tensor, space: LatentSpace) -> Decision:
-        """Return the decision that the last SVM would make of this epoch's latents: the epoch's own in the paper."""
+        """Return the decision that the last SVM would make of this epoch's latents: the epoch's own in the paper.
+
+        One network of one-vs-all is judged by its own problem; the last SVM sees the latents of all.
+        """
         problem, settings = self.problem, self.settings
         if problem.beside is None and not settings.whiten:
             return space.decision

@@ -6,6 +6,9 @@ from torch import Tensor
 SHRINKAGE = 0.3
 """Share of the covariance that is taken as equal in all directions, which few images cannot measure."""
 
+_ROUNDING = 1e-9
+"""Share of a variance that rounding makes of none."""
+
 N_DIRECTIONS = 64
 """So many directions are kept, or two for each class if that is more: the others hold a few percent of the spread."""
 
@@ -42,12 +45,12 @@ def within_class_whitening(latents: Tensor, labels: Tensor, shrinkage: float = S
     covariance = within_class_covariance(precise, classes)
     variance = covariance.diagonal().mean()
     whitening = identity
-    if variance > 0:
+    if variance > _ROUNDING * precise.var(dim=0, correction=0).mean():
         # The smallest variance is the identity's share, so nothing is divided by a number near zero.
         whitening = _inverse_root((1 - shrinkage) * covariance / variance + shrinkage * identity)
-    n_kept = max(N_DIRECTIONS, 2 * (int(classes.max()) + 1))
-    if n_kept < len(identity):
-        whitening = whitening @ _widest(precise @ whitening, n_kept)
+    n_most = max(N_DIRECTIONS, 2 * (int(classes.max()) + 1))
+    if n_most < len(identity):
+        whitening = whitening @ _widest(precise @ whitening, n_most)
     return whitening.half().to(latents)
 
 
@@ -67,7 +70,13 @@ def _inverse_root(covariance: Tensor) -> Tensor:
 
 
 def _widest(latents: Tensor, n_directions: int) -> Tensor:
-    """Return the directions (phi, n_directions) of greatest spread, each with its largest component positive."""
-    directions = torch.linalg.eigh(torch.cov(latents.T, correction=0)).eigenvectors.flip(1)[:, :n_directions]
+    """Return the directions (phi, k) of greatest spread, each with its largest component positive.
+
+    Fewer than `n_directions` where few images have no spread in more: any direction would do there, and new images
+    would have a spread that means nothing.
+    """
+    spreads, directions = torch.linalg.eigh(torch.cov(latents.T, correction=0))
+    n_spread = int((spreads > _ROUNDING * spreads[-1]).sum())
+    directions = directions.flip(1)[:, : max(1, min(n_directions, n_spread))]
     largest = directions.gather(0, directions.abs().argmax(dim=0, keepdim=True))
     return directions * largest.sign()

@@ -28,7 +28,7 @@ _CACHE_VERSION = 1
 class DescriptorSVC(FeatureSVC):
     """GLCM, LBP or PFTAS features with an RBF SVM, as in the paper's comparison with handcrafted features.
 
-    Features are standardised, C and gamma cross-validated without dividing groups.
+    Features are standardised, with C and gamma by cross-validation, or whitened; groups are never divided.
 
     Parameters
     ----------

@@ -35,7 +35,7 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
     """Feature vectors and the SVM that LMFCN ends with, or a plain one if cross-validation prefers it; calibrated.
 
     A subclass says how an image becomes a vector. The SVM learns from training and validation images. If the vectors
-    were learnt from the training images, C and gamma are judged by the validation images, else by all of them;
+    were learnt from the training images, rules are judged by the validation images, else by all of them;
     groups are never divided.
 
     Attributes
@@ -129,7 +129,7 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
         return (scores[:, 0] if scores.shape[1] == 1 else scores).cpu().numpy()
 
     def transform(self, X: Any) -> np.ndarray:
-        """Return the feature vectors (n, n_features), before they are standardised."""
+        """Return the feature vectors (n, n_features), before they are standardised or whitened."""
         check_is_fitted(self, "classes_")
         return self._describe(self._form.load(self._rows(X))).cpu().numpy()
 

@@ -67,7 +67,7 @@ def run_demo(settings: DemoSettings, *, verbose: bool = True) -> DemoResult:
     shared: dict[str, Any] = {"epochs": settings.epochs, "random_state": settings.seed, "verbose": verbose}
     ours: dict[str, Any] = {"sv_close": 5, "wr_close": 1, "sh_close": 0, **shared}
     # What the figures show is then all images that it learns from, and all that the SVM at the end sees.
-    on_two: dict[str, Any] = {"latent_dim": 2, "keep_untrained": False, "closing_epochs": 0}
+    on_two: dict[str, Any] = {"latent_dim": 2, "keep_untrained": False, "whiten": False, "closing_epochs": 0}
     flat = LMFCNClassifier(**on_two, on_epoch=lambda _, space: spaces.append(space), **ours)
     models = {
         "LMFCN, 2 dimensions": flat,

@@ -98,7 +98,7 @@ def audit(
     Parameters
     ----------
     latents : array (n, phi)
-        As `LMFCNClassifier.transform` gives them.
+        As `TextureModel.latents` gives them; not whitened by the labels that are in doubt, as those of `transform` are.
     labels : array-like (n,)
     groups : array-like (n,), optional
         Images of one group are judged by SVMs that have seen none of them.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lmfcn.classifier import LMFCNClassifier  # and with it scikit-learn, which reading a gallery does not need
 
 _SAME_LATENT = 1e-2
-"""Latents of one image may differ by rounding, in units of their standard deviation; those of two images do by more."""
+"""Latents of one image may differ by rounding, in the units of the kernel's space; those of two images do by more."""
 
 
 @dataclass(frozen=True)

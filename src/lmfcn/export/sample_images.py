@@ -14,7 +14,7 @@ from lmfcn.inference.model import TextureModel
 SIZES = ((8, 8), (9, 31), (16, 16), (33, 50), (64, 64), (100, 81), (128, 192), (500, 333))
 _FULL_SCALE = {"uint8": 255, "uint16": 65535}
 _N_DRAWN = 8
-_DRAWN_SIDE = 64
+_LARGEST_DRAWN = 64
 _STEPS = 15
 _STEP_SIZE = 0.08
 _MOST_PIXELS = 2**15
@@ -37,14 +37,9 @@ def sample_batches(model: TextureModel) -> list[np.ndarray]:
     generator = torch.Generator().manual_seed(0)
     heights, widths = fixed_sides(model.form)
     sizes = sorted({(heights or height, widths or width) for height, width in SIZES})
-    drawn = {(min(height, _DRAWN_SIDE), min(width, _DRAWN_SIDE)) for height, width in sizes}
-    textures = {size: draw_textures(model, size, generator) for size in sorted(drawn)}
-    return [
-        _batch(
-            model.form.pixels, textures[min(height, _DRAWN_SIDE), min(width, _DRAWN_SIDE)], (height, width), generator
-        )
-        for height, width in sizes
-    ]
+    drawn = {size: (heights or min(size[0], _LARGEST_DRAWN), widths or min(size[1], _LARGEST_DRAWN)) for size in sizes}
+    textures = {size: draw_textures(model, size, generator) for size in sorted(set(drawn.values()))}
+    return [_batch(model.form.pixels, textures[drawn[size]], size, generator) for size in sizes]
 
 
 def draw_textures(model: TextureModel, size: tuple[int, int], generator: torch.Generator) -> Tensor:

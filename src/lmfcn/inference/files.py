@@ -92,7 +92,7 @@ def _build(values: dict[str, Any], tensors: dict[str, Tensor]) -> TextureModel:
     parts = {
         name.removeprefix("decision."): tensors.pop(name) for name in list(tensors) if name.startswith("decision.")
     }
-    if "whitening" in parts:
+    if "whitening" in parts and parts["whitening"].dtype == torch.float16:
         parts["whitening"] = parts["whitening"].float()
     form = _read_form(values["form"])
     networks = _read_networks(values["networks"], tensors)
@@ -183,7 +183,7 @@ def _check_decision(parts: dict[str, Tensor], n_latents: int, n_scores: int) -> 
         "coefficients": (n_support, n_scores),
         "intercepts": (n_scores,),
     }
-    if {name: tuple(part.shape) for name, part in parts.items()} != expected or n_support == 0:
+    if {name: tuple(part.shape) for name, part in parts.items()} != expected or 0 in (n_support, n_features):
         raise ValueError("the parts of its decision do not fit each other")
     if not all(part.dtype in (torch.float32, torch.float64) for part in parts.values()):
         raise ValueError("its decision has parts that are not floating point numbers of single or double precision")

@@ -13,7 +13,8 @@ _SHOWN = 20
 def doubtful_labels(trained: OwnModel) -> list[tuple[str, str, str, str]]:
     """Return file, label, what the image looks like, and why, for each label to doubt, the likeliest error first."""
     parts = [part for part in (trained.parts.train, trained.parts.validation) if part is not None]
-    latents = np.concatenate([trained.classifier.transform(part) for part in parts])
+    # Not those of `transform`, which may be whitened by the labels that are in doubt.
+    latents = np.concatenate([trained.classifier.model_.latents(part).cpu().numpy() for part in parts])
     labels = np.concatenate([np.asarray(part.labels) for part in parts])
     found = audit(latents, labels, _groups(parts))
     audited = Audited(found, [path for part in parts for path in part.paths], "")

@@ -20,7 +20,7 @@ SV_CLOSE = {"figure1": 3, "figure3": 5}
 
 PARAMETERS: dict[str, dict[str, Any]] = {
     PRESET: {"preset": "paper"},
-    OURS: {"keep_untrained": False, "closing_epochs": 0},
+    OURS: {"keep_untrained": False, "whiten": False, "closing_epochs": 0},
 }
 """What differs from the defaults, by name; the figure then shows all images and all that the SVM sees."""
 
