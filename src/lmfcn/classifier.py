@@ -188,7 +188,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     >>> X, y = make_gaussians(n_per_class=20, size=16, random_state=0)
     >>> classifier = LMFCNClassifier(epochs=2, latent_dim=8, random_state=0).fit(X, y)
     >>> classifier.predict(X).shape, classifier.transform(X).shape
-    ((40,), (40, 64))
+    ((40,), (40, 39))
     >>> len(classifier.history_), classifier.n_iter_
     (2, 2)
     """
