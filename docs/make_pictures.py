@@ -23,6 +23,7 @@ def draw_latent_space(folder: Path) -> None:
     classifier = LMFCNClassifier(
         latent_dim=2,
         keep_untrained=False,
+        whiten=False,
         closing_epochs=0,
         random_state=0,
         verbose=True,
