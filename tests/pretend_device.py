@@ -5,7 +5,7 @@ device, tensors here and there do not mix and NumPy sees none of them; Apple's M
 unsigned numbers of 16 bits. To torch's own C++ code the tensors are on its device "meta", which asks for no hardware.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -23,13 +23,16 @@ class DeviceMistakeError(AssertionError):
 
 
 @contextmanager
-def pretended(name: str) -> Iterator[torch.device]:
-    """Let tensors be made on and moved to a device such as "mps:0" or "cuda:0" while the block runs."""
+def pretended(name: str, spoil: Callable | None = None) -> Iterator[torch.device]:
+    """Let tensors be made on and moved to a device such as "mps:0" or "cuda:0" while the block runs.
+
+    `spoil` is told the name of every operation there and its result, and returns what the device makes of it.
+    """
     device = torch.device(name)
     before = torch._C._only_lift_cpu_tensors()
     torch._C._set_only_lift_cpu_tensors(True)  # so that `torch.tensor(..., device=device)` moves what it has made
     try:
-        with _Pretence(device):
+        with _Pretence(device, spoil):
             yield device
     finally:
         torch._C._set_only_lift_cpu_tensors(before)
@@ -64,9 +67,9 @@ class _OnDevice(torch.Tensor):
 class _Pretence(TorchDispatchMode):
     _mode_key = torch._C._TorchDispatchModeKey.FAKE  # for which torch does not look for the hardware
 
-    def __init__(self, device):
+    def __init__(self, device, spoil):
         super().__init__()
-        self.pretended = device
+        self.pretended, self.spoil = device, spoil
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -82,6 +85,8 @@ class _Pretence(TorchDispatchMode):
         if kwargs.get("device") is not None:
             kwargs["device"] = torch.device("cpu")
         found = func(*tree_map(_inner, args), **tree_map(_inner, kwargs))
+        if stays and self.spoil is not None:
+            found = self.spoil(func.name(), found)
         return tree_map(lambda value: self._outer(value, tensors), found) if stays else found
 
     def _check_types(self, func, dtype, tensors):

@@ -34,11 +34,11 @@ def check_device(device: str | torch.device = "auto") -> torch.device:
     if device == "auto":
         return first_able(_accelerators())
     try:
-        torch.empty(0, device=device)
+        found = torch.device(device)
+        torch.empty(0, device=found)
     except (RuntimeError, AssertionError, TypeError) as error:
         names = ", ".join(available_devices())
         raise ValueError(f"device must be 'auto' or one of those that are here ({names}), got {device!r}.") from error
-    found = torch.device(device)
     fault = None if found == CPU else _known_fault(found)
     if fault is not None:
         raise ValueError(f"The device {str(found)!r} is here but cannot be used ({fault}); take 'cpu' or 'auto'.")

@@ -47,9 +47,7 @@ def save(model: TextureModel, path: str | Path) -> None:
     }
     tensors = {
         f"decision.{name}": _compact(tensor) if name == "whitening" else tensor
-        for name, tensor in model.named_buffers(
-            recurse=False, remove_duplicate=False
-        )  # not rounded as `decision` may be
+        for name, tensor in model.decision_tensors().items()
     }
     tensors["calibration.true_probabilities"] = model.calibration.true_probabilities
     for number, network in enumerate(networks):

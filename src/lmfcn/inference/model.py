@@ -90,9 +90,11 @@ class TextureModel(nn.Module):
     @property
     def decision(self) -> Decision:
         """The RBF decision on the latents, where the model computes."""
-        return Decision.of_tensors(
-            dict(self.named_buffers(recurse=False, remove_duplicate=False)), self.gamma, self.device
-        )
+        return Decision.of_tensors(self.decision_tensors(), self.gamma, self.device)
+
+    def decision_tensors(self) -> dict[str, Tensor]:
+        """Return the parts of the decision by name, in the precision in which they were learnt."""
+        return dict(self.named_buffers(recurse=False, remove_duplicate=False))
 
     @property
     def n_features(self) -> int:
