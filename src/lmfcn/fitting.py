@@ -20,6 +20,7 @@ from lmfcn.algorithm.score import class_numbers
 from lmfcn.algorithm.training import Trained
 from lmfcn.data.splits import make_folds
 from lmfcn.data.training_data import LabelledImages, TrainingData
+from lmfcn.devices import to_like
 from lmfcn.inference.held_out import HeldOut
 from lmfcn.inference.model import Networks, TextureModel
 from lmfcn.memory import check_kernel_memory, reused_buffers
@@ -128,7 +129,7 @@ def calibrated(final: FinalSVM, labels: Tensor, prior_shift: float, *, held_out:
     if not prior_shift:
         return final.decision, calibration
     shift = prior_shift * equal_prior_shift(labels, calibration.sharpness)
-    decision = replace(final.decision, intercepts=final.decision.intercepts + shift.to(final.decision.intercepts))
+    decision = replace(final.decision, intercepts=final.decision.intercepts + to_like(shift, final.decision.intercepts))
     return decision, calibration.under(final.held_out_scores.cpu() + shift, labels_out)
 
 

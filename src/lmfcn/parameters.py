@@ -4,8 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-import torch
-
 from lmfcn.algorithm.backpropagation import VIEWS
 from lmfcn.algorithm.precision import PRECISIONS
 from lmfcn.algorithm.settings import Settings
@@ -116,17 +114,3 @@ def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
     """Refuse anything that is not one of `choices`."""
     if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
-
-
-def check_device(device: str | torch.device) -> torch.device:
-    """Return the device by that name; "auto" takes CUDA or MPS where there is one, else the CPU."""
-    if device == "auto":
-        accelerator = torch.accelerator.current_accelerator(check_available=True)
-        return accelerator if accelerator is not None else torch.device("cpu")
-    try:
-        torch.empty(0, device=device)
-        return torch.device(device)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        raise ValueError(
-            f"device must be 'auto' or a device that torch has here, such as 'cpu', got {device!r}."
-        ) from error

@@ -21,6 +21,7 @@ from lmfcn.algorithm.settings import Settings
 from lmfcn.algorithm.training import KeptEpoch, Observer, Problem, Trained, Training
 from lmfcn.checkpoints import Checkpoints
 from lmfcn.data.training_data import TrainingData
+from lmfcn.devices import to_device
 from lmfcn.progress import Advance, epoch_progress, progress_note
 
 INTERRUPTED = "Interrupted after epoch"
@@ -124,7 +125,7 @@ def image_weights(plan: Plan, labels: Tensor) -> Tensor | None:
     """Return the factor (n,) on C for each image, if classes have one."""
     if plan.class_weights is None:
         return None
-    return torch.from_numpy(plan.class_weights).to(labels.device)[labels]
+    return to_device(torch.from_numpy(plan.class_weights), labels.device)[labels]
 
 
 def how_to_go_on(plan: Plan) -> str:

@@ -11,11 +11,11 @@ from joblib import effective_n_jobs
 from lmfcn.algorithm.first_filters import FIRST_FILTERS
 from lmfcn.algorithm.settings import PRESETS, Settings
 from lmfcn.data.training_data import TrainingData
+from lmfcn.devices import check_device
 from lmfcn.parameters import (
     check_choice,
     check_class_weight,
     check_closing,
-    check_device,
     check_fraction,
     check_integer,
     check_jobs,

@@ -5,10 +5,12 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from lmfcn.explain.explanation import explain
 from lmfcn.serve.app import make_app
+from lmfcn.serve.limits import Limits
 from serving import as_files, running
 
 
@@ -139,3 +141,9 @@ def test_a_token_is_asked_for_where_there_is_something_to_know(fitted):
         document = client.get("/openapi.json").json()
     assert document["components"]["securitySchemes"]["HTTPBearer"]["scheme"] == "bearer"
     assert "401" in document["paths"]["/predict"]["post"]["responses"]
+
+
+def test_only_one_thread_at_a_time_computes_on_mps():
+    limits = Limits(workers=4)
+    assert limits.on(torch.device("mps")).workers == 1
+    assert limits.on(torch.device("cpu")) == limits.on(torch.device("cuda")) == limits

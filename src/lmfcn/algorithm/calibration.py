@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from lmfcn.devices import to_cpu_double
+
 _SHARPEST = 1e4
 _N_HALVINGS = 40
 
@@ -153,8 +155,7 @@ def _true_probabilities(scores: Tensor, labels: Tensor, sharpness: float) -> Ten
 
 
 def _on_cpu(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the few numbers in double precision, which some devices do not have."""
-    return scores.cpu().double(), labels.cpu()
+    return to_cpu_double(scores), labels.cpu()
 
 
 def _logits(scores: Tensor) -> Tensor:

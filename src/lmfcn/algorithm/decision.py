@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from lmfcn.algorithm.geometry import LatentScale, rbf_kernel, squared_distances
+from lmfcn.devices import to_device, to_like
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class Decision:
     def scores(self, latents: Tensor) -> Tensor:
         """Return scores (m, n_scores) for latents (m, phi) as the network gives them."""
         kernel = rbf_kernel(squared_distances(self.scale.apply(latents), self.support_latents), self.gamma)
-        return kernel @ self.coefficients.to(kernel) + self.intercepts.to(kernel)
+        return kernel @ to_like(self.coefficients, kernel) + to_like(self.intercepts, kernel)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the parts that are tensors, by name, for a file."""
@@ -51,6 +52,6 @@ class Decision:
     @classmethod
     def of_tensors(cls, tensors: dict[str, Tensor], gamma: float, device: torch.device) -> "Decision":
         """Put a decision together again from what `tensors` named."""
-        there = {name: tensor.to(device) for name, tensor in tensors.items()}
+        there = {name: to_device(tensor, device) for name, tensor in tensors.items()}
         scale = LatentScale(there.pop("mean"), there.pop("std"), there.pop("whitening", None))
         return cls(scale=scale, gamma=gamma, **there)

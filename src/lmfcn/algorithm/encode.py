@@ -75,7 +75,10 @@ def to_batch(images: np.ndarray, device: torch.device) -> Tensor:
         images = images.astype(np.float32)  # before the move: some devices have no double precision
     elif not images.flags.writeable or not images.flags.c_contiguous:
         images = images.copy()  # torch refuses memory that it must not write, or that runs backwards
-    return scale_pixels(torch.from_numpy(images).to(device))
+    pixels = torch.from_numpy(images)
+    if pixels.dtype == torch.uint16 and device.type == "mps":
+        return scale_pixels(pixels).to(device)  # which does not know such numbers
+    return scale_pixels(pixels.to(device))
 
 
 def scale_pixels(images: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ from torch.nn.functional import unfold
 
 from lmfcn.algorithm.encode import Images, equal_size_batches, spread_out, take, to_batch
 from lmfcn.algorithm.network import TextureFCN
+from lmfcn.devices import CPU, to_cpu_double, to_like
 
 FIRST_FILTERS = ("decorrelated", "random")
 _MOST_IMAGES = 128
@@ -40,11 +41,11 @@ def decorrelate_first_filters(network: TextureFCN, root: Tensor | None) -> None:
         return
     convolution = next(network.blocks())[0]
     with torch.no_grad():
-        filters = convolution.weight[1::2].flatten(start_dim=1).cpu().double()
+        filters = to_cpu_double(convolution.weight[1::2].flatten(start_dim=1))
         changed = filters @ root
         # The length of a filter sets how fast it learns behind a batch normalisation.
         changed *= (filters.square().sum(dim=1) / changed.square().sum(dim=1)).sqrt()[:, None]
-        convolution.weight[1::2] = changed.to(convolution.weight).reshape_as(convolution.weight[1::2])
+        convolution.weight[1::2] = to_like(changed, convolution.weight).reshape_as(convolution.weight[1::2])
 
 
 def decorrelation(images: Images, size: int = 3) -> Tensor | None:
@@ -85,7 +86,7 @@ def _patches(images: Images, size: int) -> Iterator[Tensor]:
     """Go through the patches (m, c * size^2), image by image."""
     chosen = spread_out(len(images), _MOST_IMAGES)
     for part in equal_size_batches(images, chosen, 1):
-        pixels = to_batch(take(images, part), torch.device("cpu"))  # some devices have no double precision
+        pixels = to_batch(take(images, part), CPU)  # some devices have no double precision
         height, width = pixels.shape[2:]
         if min(height, width) >= size:
             values = pixels.shape[1] * size**2

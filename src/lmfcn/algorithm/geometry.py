@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from lmfcn.devices import to_like, to_precise
+
 
 @dataclass(frozen=True)
 class LatentScale:
@@ -21,8 +23,8 @@ class LatentScale:
 
     def pull_back(self, slope: Tensor) -> Tensor:
         """Return the slope (phi,) over the network's latents of what has this slope in the kernel's space."""
-        behind = slope if self.whitening is None else self.whitening.to(slope) @ slope
-        return behind / self.std.to(slope)
+        behind = slope if self.whitening is None else to_like(self.whitening, slope) @ slope
+        return behind / to_like(self.std, slope)
 
 
 def latent_scale(latents: Tensor, *, standardize: bool) -> LatentScale:
@@ -47,7 +49,7 @@ def squared_distances(latents: Tensor, others: Tensor | None = None) -> Tensor:
     Computed as |a|^2 + |b|^2 - 2ab in double precision around a common centre, which keeps the
     cancellation below the precision of the latents themselves.
     """
-    latents, others = _double(latents), None if others is None else _double(others)
+    latents, others = to_precise(latents), None if others is None else to_precise(others)
     # The centre of the known points, so that one new point far away does not touch the others.
     centre = (latents if others is None else others).mean(dim=0)
     a = latents - centre
@@ -64,7 +66,7 @@ def gamma_from_scale(latents: Tensor, factor: float = 1.0) -> float:
 
     Var is taken over all entries of *T* and divides by their number, as scikit-learn's "scale" does.
     """
-    variance = float(_double(latents).var(correction=0))
+    variance = float(to_precise(latents).var(correction=0))
     if variance == 0.0:
         raise ValueError("gamma cannot follow the scale of the latents: they all coincide.")
     return factor / (latents.shape[1] * variance)
@@ -78,8 +80,3 @@ def rbf_kernel(squared: Tensor, gamma: float) -> Tensor:
 def distances_in_place(squared: Tensor) -> Tensor:
     """Turn *P* into the distances *D* = sqrt(P), equation 3, in the same memory."""
     return squared.sqrt_()
-
-
-def _double(tensor: Tensor) -> Tensor:
-    # Apple's MPS has no double precision.
-    return tensor if tensor.device.type == "mps" else tensor.double()

@@ -7,6 +7,7 @@ from sklearn.svm import SVC
 from torch import Tensor
 
 from lmfcn.algorithm.score import class_numbers
+from lmfcn.devices import to_like
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ def fit_margin(
         coefficients[svm.support_, score] = torch.from_numpy(svm.dual_coef_[0])
         intercepts[score] = float(svm.intercept_[0])
         is_support[svm.support_] = True
-    coefficients, intercepts = coefficients.to(kernel), intercepts.to(kernel)
+    coefficients, intercepts = to_like(coefficients, kernel), to_like(intercepts, kernel)
     wrong = class_numbers(kernel @ coefficients + intercepts) != labels
     is_support = is_support.to(kernel.device)
     settled = ~wrong & ~is_support

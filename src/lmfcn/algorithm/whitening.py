@@ -3,6 +3,8 @@
 import torch
 from torch import Tensor
 
+from lmfcn.devices import to_cpu_double, to_like
+
 SHRINKAGE = 0.3
 """Share of the covariance that is taken as equal in all directions, which few images cannot measure."""
 
@@ -40,7 +42,7 @@ def within_class_whitening(latents: Tensor, labels: Tensor, shrinkage: float = S
     tensor([[0.7900, 0.0000],
             [0.0000, 1.5800]])
     """
-    precise, classes = latents.cpu().double(), labels.cpu()
+    precise, classes = to_cpu_double(latents), labels.cpu()
     identity = torch.eye(latents.shape[1], dtype=torch.float64)
     covariance = within_class_covariance(precise, classes)
     variance = covariance.diagonal().mean()
@@ -51,7 +53,7 @@ def within_class_whitening(latents: Tensor, labels: Tensor, shrinkage: float = S
     n_most = max(N_DIRECTIONS, 2 * (int(classes.max()) + 1))
     if n_most < len(identity):
         whitening = whitening @ _widest(precise @ whitening, n_most)
-    return whitening.half().to(latents)
+    return to_like(whitening.half(), latents)
 
 
 def within_class_covariance(latents: Tensor, labels: Tensor) -> Tensor:

@@ -16,9 +16,10 @@ from lmfcn.algorithm.network import TextureFCN
 from lmfcn.baselines.network_training import Criterion, NetworkTraining, Schedule, TrainedNetwork
 from lmfcn.data.seeds import RandomState, as_generator
 from lmfcn.data.training_data import TrainingData
+from lmfcn.devices import check_device, to_cpu_double
 from lmfcn.estimator import ImageClassifier
 from lmfcn.memory import reused_buffers
-from lmfcn.parameters import check_choice, check_device, check_integer, check_widths
+from lmfcn.parameters import check_choice, check_integer, check_widths
 
 LOSSES: dict[str, Callable[..., Tensor]] = {"cross-entropy": cross_entropy, "hinge": multi_margin_loss}
 """Two classes under "hinge" have half the usual hinge loss of the difference of their two outputs."""
@@ -127,21 +128,21 @@ class CNNClassifier(ImageClassifier):
     def predict(self, X: Any) -> np.ndarray:
         """Return the label (n,) of every image."""
         outputs = self._outputs(X)
-        return self.classes_[outputs.argmax(dim=1).cpu().numpy()]
+        return self.classes_[outputs.argmax(dim=1).numpy()]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the softmax of the outputs (n, n_classes), not calibrated."""
-        return self._outputs(X).softmax(dim=1).cpu().numpy()
+        return self._outputs(X).softmax(dim=1).numpy()
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the outputs (n, n_classes); for two classes their difference (n,), positive for `classes_[1]`."""
         outputs = self._outputs(X)
-        return (outputs if len(self.classes_) > 2 else outputs[:, 1] - outputs[:, 0]).cpu().numpy()
+        return (outputs if len(self.classes_) > 2 else outputs[:, 1] - outputs[:, 0]).numpy()
 
     def _outputs(self, X: Any) -> Tensor:
         check_is_fitted(self, "network_")
         images = self._form.load(self._rows(X))
-        return encode(self.network_, images, next(self.network_.parameters()).device).double()
+        return to_cpu_double(encode(self.network_, images, next(self.network_.parameters()).device))
 
     def train_network(self, data: TrainingData, generator: torch.Generator) -> TrainedNetwork:
         """Train on checked data, without becoming a fitted classifier."""

@@ -21,6 +21,7 @@ from lmfcn.data.loading import LoadedImages
 from lmfcn.data.seeds import RandomState, as_generator
 from lmfcn.data.splits import make_folds
 from lmfcn.data.training_data import LabelledImages, TrainingData
+from lmfcn.devices import to_cpu_double
 from lmfcn.estimator import ImageClassifier
 from lmfcn.fitting import N_FOLDS, calibrated, judging_folds
 from lmfcn.memory import check_kernel_memory
@@ -116,17 +117,17 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
     def predict(self, X: Any) -> np.ndarray:
         """Return the label (n,) of every image, the most probable one."""
         scores = self._scores(X)
-        return self.classes_[class_numbers(scores).cpu().numpy()]
+        return self.classes_[class_numbers(scores).numpy()]
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return probabilities (n, n_classes), calibrated on held-out scores."""
         scores = self._scores(X)
-        return probabilities(scores, self._calibration.sharpness).cpu().numpy()
+        return probabilities(scores, self._calibration.sharpness).numpy()
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the scores (n, n_classes); for two classes one (n,), positive for `classes_[1]`."""
         scores = self._scores(X)
-        return (scores[:, 0] if scores.shape[1] == 1 else scores).cpu().numpy()
+        return (scores[:, 0] if scores.shape[1] == 1 else scores).numpy()
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the feature vectors (n, n_features), before they are standardised or whitened."""
@@ -135,7 +136,7 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
 
     def _scores(self, X: Any) -> Tensor:
         check_is_fitted(self, "classes_")
-        return self._decision.scores(self._describe(self._form.load(self._rows(X))))
+        return to_cpu_double(self._decision.scores(self._describe(self._form.load(self._rows(X)))))
 
     def _folds(self, parts: list[LabelledImages], random: np.random.Generator) -> np.ndarray:
         if self.learns_features and len(parts) == 2:

@@ -16,9 +16,10 @@ from lmfcn.baselines.network_svm import TrainedNetworkSVC
 from lmfcn.baselines.network_training import Criterion, NetworkTraining, TrainedNetwork
 from lmfcn.data.seeds import RandomState
 from lmfcn.data.training_data import TrainingData
+from lmfcn.devices import check_device
 from lmfcn.extras import needs
 from lmfcn.memory import reused_buffers
-from lmfcn.parameters import check_choice, check_device
+from lmfcn.parameters import check_choice
 
 LOSSES: dict[str, Callable[[Any, int, int], Any]] = {
     "contrastive": lambda losses, n_classes, latent_dim: losses.ContrastiveLoss(),  # noqa: ARG005

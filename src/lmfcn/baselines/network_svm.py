@@ -18,7 +18,8 @@ from lmfcn.baselines.network_training import Schedule, TrainedNetwork
 from lmfcn.data.loading import LoadedImages
 from lmfcn.data.seeds import RandomState
 from lmfcn.data.training_data import TrainingData
-from lmfcn.parameters import check_choice, check_device, check_integer, check_widths
+from lmfcn.devices import check_device
+from lmfcn.parameters import check_choice, check_integer, check_widths
 
 
 class NetworkSVC(FeatureSVC):

@@ -16,8 +16,9 @@ from lmfcn.baselines.feature_svm import FeatureSVC
 from lmfcn.data.loading import LoadedImages
 from lmfcn.data.seeds import RandomState
 from lmfcn.data.training_data import TrainingData
+from lmfcn.devices import check_device
 from lmfcn.extras import needs
-from lmfcn.parameters import check_choice, check_device, check_integer
+from lmfcn.parameters import check_choice, check_integer
 from lmfcn.progress import item_progress
 
 # Of the images that both networks were trained on (ImageNet).

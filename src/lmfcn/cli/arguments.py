@@ -29,5 +29,6 @@ Color = Annotated[str, Option(metavar="KIND", help="keep, grey or rgb: for image
 GalleryFile = Annotated[
     Path | None, Option(metavar="FILE", help="Small pictures of training images; those beside MODEL by default.")
 ]
+Device = Annotated[str, Option(metavar="NAME", help="auto, cpu, cuda, mps, ...: where to compute.")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress and no notes; only results and errors.")]
 AsJson = Annotated[bool, Option("--json", help="One JSON object on standard output, and nothing else there.")]

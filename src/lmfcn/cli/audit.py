@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from lmfcn.cli.arguments import Color, Data, Quiet, Size
+from lmfcn.cli.arguments import Color, Data, Device, Quiet, Size
 from lmfcn.cli.pages import write_report
 from lmfcn.cli.telling import Teller, counted
 
@@ -33,6 +33,7 @@ def audit(
     quick: Annotated[
         bool, Option("--quick", help="Untrained network: seconds instead of minutes, finds less.")
     ] = False,
+    device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
     """Find training images that are likely mislabelled or there twice.
@@ -51,7 +52,7 @@ def audit(
     images = _open(data, size, color, framed_by_model=model is not None)
     with made_folder(output):
         with Teller(quiet or model is None).busy(f"Encoding {counted(len(images), 'image')}"):
-            latents, origin = latents_for_audit(images, model, seed, quick=quick, verbose=not quiet)
+            latents, origin = latents_for_audit(images, model, seed, device, quick=quick, verbose=not quiet)
         found = look_at(latents, images.labels, images.groups, verbose=not quiet)
     audited = Audited(found, images.paths, origin)
     write_audit_table(audited, output / "audit.csv")

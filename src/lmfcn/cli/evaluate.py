@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from lmfcn.cli.arguments import AsJson, Data, ModelFile, Quiet
+from lmfcn.cli.arguments import AsJson, Data, Device, ModelFile, Quiet
 from lmfcn.cli.config import ConfigFile, SaveConfig, save_config
 from lmfcn.cli.evaluation import tell_accuracy, tell_calibration, tell_confusion
 from lmfcn.cli.telling import Teller
@@ -30,6 +30,7 @@ def evaluate(
     groups: Annotated[str | None, Option(metavar="COLUMN", help="Column of DATA: what belongs together.")] = None,
     skip_bad: Annotated[bool, Option("--skip-bad", help="Leave out files that cannot be read.")] = False,
     csv_file: Annotated[Path | None, Option("--csv", metavar="FILE", help="A line for every image.")] = None,
+    device: Device = "auto",
     config: ConfigFile = None,
     save_config_to: SaveConfig = None,
     quiet: Quiet = False,
@@ -49,7 +50,7 @@ def evaluate(
     if csv_file is not None:
         check_writable(csv_file)
     save_config(context, save_config_to)
-    teller, loaded = Teller(quiet, as_json), load(model)
+    teller, loaded = Teller(quiet, as_json), load(model, device)
     images, name = _open(loaded, data, groups, part)
     images = only_sound(images, skip_bad=skip_bad, verbose=not quiet)
     for error in images.left_out:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from lmfcn.cli.arguments import AsJson, GalleryFile, ModelFile, Quiet
+from lmfcn.cli.arguments import AsJson, Device, GalleryFile, ModelFile, Quiet
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +32,7 @@ def explain(
     ] = None,
     gallery: GalleryFile = None,
     format_: Annotated[str, Option("--format", metavar="KIND", help="html: a page; json: explanation.json.")] = "html",
+    device: Device = "auto",
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -46,7 +47,7 @@ def explain(
     from lmfcn.parameters import check_choice
 
     check_choice("--format", format_, ("html", "json"))
-    loaded = load(model)
+    loaded = load(model, device)
     if label is not None:
         class_number(loaded.classes, label)
     shown, missing = _gallery(loaded, model, gallery)

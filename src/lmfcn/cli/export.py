@@ -36,7 +36,7 @@ def export(
     from lmfcn.inference.files import load
 
     write = export_onnx if ending == ".onnx" else export_torch
-    loaded = load(model)
+    loaded = load(model, "cpu")  # a file is made and compared there whatever it will run on
     agreement = write(loaded, output, images=images, tolerance=tolerance, verbose=not quiet)
     if not quiet:
         typer.echo(_summary(loaded, agreement, output))

@@ -14,7 +14,7 @@ def info(
     from lmfcn.inference.description import describe_images, describe_model
     from lmfcn.inference.files import load
 
-    loaded, teller = load(model), Teller(as_json=as_json)
+    loaded, teller = load(model, "cpu"), Teller(as_json=as_json)
     n_bytes = model.stat().st_size
     told = describe_model(loaded)
     images = describe_images(loaded.form.channels, loaded.form.pixels, loaded.form.frame)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from lmfcn.cli.arguments import ModelFile, Quiet
+from lmfcn.cli.arguments import Device, ModelFile, Quiet
 from lmfcn.cli.telling import Teller
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def map_image(
         int | None, Option("--jobs", "-j", min=1, help="Processes on this machine, each with one thread.")
     ] = None,
     scheduler: Annotated[str | None, Option(metavar="ADDRESS", help="Of a dask cluster that does the work.")] = None,
+    device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
     """Map which texture is where in an image, and how much there is of each.
@@ -55,7 +56,7 @@ def map_image(
     if resolution is not None and (level != 0 or scale != 1.0):
         raise ValueError("--resolution chooses level and scale itself; leave out --level and --scale.")
     request = MapRequest(
-        model, image, output, window, stride, View(reader, level, scale), resolution, tissue_mask, reject
+        model, image, output, window, stride, View(reader, level, scale), resolution, tissue_mask, reject, device=device
     )
     teller = Teller(quiet)
     outcome = run(request, jobs=jobs, scheduler=scheduler, verbose=not quiet, tell=teller.note)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from lmfcn.cli.arguments import ModelFile, Quiet
+from lmfcn.cli.arguments import Device, ModelFile, Quiet
 from lmfcn.cli.config import ConfigFile, SaveConfig, save_config
 from lmfcn.cli.telling import Teller, counted
 
@@ -52,6 +52,7 @@ def predict(
         int | None, Option("--jobs", "-j", min=1, help="Processes on this machine, each with one thread.")
     ] = None,
     scheduler: Annotated[str | None, Option(metavar="ADDRESS", help="Of a dask cluster that does the work.")] = None,
+    device: Device = "auto",
     resume: Annotated[bool, Option("--resume", help="Go on where a run that was to write FILE has stopped.")] = False,
     config: ConfigFile = None,
     save_config_to: SaveConfig = None,
@@ -65,6 +66,7 @@ def predict(
     """
     from lmfcn.cli.places import Printed, file_writer, is_complete, write_file
     from lmfcn.cli.rows import FORMATS, Judge, RowWriter
+    from lmfcn.devices import check_device
     from lmfcn.files import check_writable
     from lmfcn.inference.files import load
     from lmfcn.parameters import check_choice
@@ -80,9 +82,11 @@ def predict(
     if resume and output is not None and is_complete(output):
         teller.note(f"{output} is complete, nothing is left to resume; without --resume it is made anew.")
         return
-    loaded = load(model)
+    if jobs is None and scheduler is None:
+        check_device(device)  # other processes look for it themselves
+    loaded = load(model, "cpu")
     judge = Judge(loaded, coverage, reject)
-    run = _Run(loaded, paths, jobs, scheduler, visible=_can_show_progress(output) and not quiet)
+    run = _Run(loaded, paths, jobs, scheduler, device, visible=_can_show_progress(output) and not quiet)
     if output is None:
         counts = run.fill(Printed(RowWriter(judge, chosen, proba=proba)))
     else:
@@ -135,6 +139,7 @@ class _Run:
     paths: list[str]
     jobs: int | None
     scheduler: str | None
+    device: str
     visible: bool
 
     def fill(self, place: "Place") -> _Counts:
@@ -163,7 +168,7 @@ class _Run:
         from lmfcn.distribution import WithThreads
         from lmfcn.inference.streaming import FilePredictor, find_images, stream_predictions
 
-        predict = FilePredictor(self.model, os.getcwd())
+        predict = FilePredictor(self.model, os.getcwd(), self.device)
         paths = (path for path in find_images(_given(self.paths), pass_over) if path not in place)
         if self.jobs is None and self.scheduler is None:
             return stream_predictions(predict, paths)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from lmfcn.cli.arguments import GalleryFile, ModelFile
+from lmfcn.cli.arguments import Device, GalleryFile, ModelFile
 from lmfcn.cli.telling import Teller
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def serve(
     max_files: Annotated[int, Option(min=1, help="In one request, and on the page.")] = 200,
     max_megabytes: Annotated[float, Option(min=0.001, help="Of one file; a request may have four times as many.")] = 32,
     max_megapixels: Annotated[float | None, Option(min=0.001, help="Of one image: 50, or 2.5 if sizes vary.")] = None,
+    device: Device = "auto",
     open_browser: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print the address, nothing else.")] = False,
 ) -> None:
@@ -46,7 +47,7 @@ def serve(
         running = server()
         from lmfcn.serve.app import make_app
 
-        fitted = load(model)
+        fitted = load(model, device)
     local = running.is_loopback(host)
     images = _load_gallery(model, gallery, fitted)
     limits = running.share_cores(_limits(fitted, max_files, max_megabytes, max_megapixels))

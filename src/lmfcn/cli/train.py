@@ -93,7 +93,9 @@ def train(
         Path | None,
         Option("--checkpoint", "--resume", metavar="DIR", help="Go on from there if stopped.", rich_help_panel=_RUN),
     ] = None,
-    device: Annotated[str, Option(metavar="NAME", help="auto, cpu, cuda, ...", rich_help_panel=_RUN)] = "auto",
+    device: Annotated[
+        str, Option(metavar="NAME", help="auto, cpu, cuda, mps, ...: where to compute.", rich_help_panel=_RUN)
+    ] = "auto",
     config: ConfigFile = None,
     save_config_to: SaveConfig = None,
     quiet: Quiet = False,

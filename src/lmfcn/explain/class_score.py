@@ -9,6 +9,7 @@ from torch import Tensor
 
 from lmfcn.algorithm.decision import Decision
 from lmfcn.algorithm.geometry import rbf_kernel, squared_distances
+from lmfcn.devices import to_cpu_double
 
 _NO_WAY = 1e-12
 """Squared distances below this are no way to integrate along."""
@@ -53,8 +54,7 @@ class ClassScore:
         """Return the score of a class; the one score of two classes speaks for class 1, its negative for class 0."""
         single = decision.coefficients.shape[1] == 1
         column, sign = (0, 1.0 if number == 1 else -1.0) if single else (number, 1.0)
-        # In double precision, which some devices do not have; there is little to compute.
-        support, coefficients = decision.support_latents.cpu().double(), decision.coefficients[:, column].cpu().double()
+        support, coefficients = map(to_cpu_double, (decision.support_latents, decision.coefficients[:, column]))
         return cls(decision.gamma, support, sign * coefficients, sign * float(decision.intercepts[column]))
 
     def weights(self, latent: Tensor) -> Tensor:

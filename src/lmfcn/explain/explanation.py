@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from lmfcn.algorithm.calibration import probabilities
+from lmfcn.devices import to_cpu_double
 from lmfcn.explain.class_score import support_classes
 from lmfcn.explain.deciding import deciding
 from lmfcn.explain.gallery import Gallery
@@ -123,7 +124,7 @@ def explain(
     image = image[..., None] if image.ndim == 2 else image
     raw = raw_latents(model, image)
     latent = model.decision.scale.apply(raw).cpu().numpy()[0]
-    predicted = probabilities(model.decision.scores(raw), model.calibration.sharpness).cpu().numpy()
+    predicted = probabilities(to_cpu_double(model.decision.scores(raw)), model.calibration.sharpness).numpy()
     classes = [str(name) for name in model.classes.tolist()]
     best = classes[int(predicted.argmax())]
     found = deciding(model, latent, best if label is None else label)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lmfcn.algorithm.encode import encode, fold_batch_norm, to_batch
 from lmfcn.algorithm.network import TextureFCN
+from lmfcn.devices import to_cpu_double
 from lmfcn.explain.class_score import ClassScore, class_number
 from lmfcn.inference.model import TextureModel
 
@@ -78,7 +79,7 @@ def score_map(
     slope = scale.pull_back(score.mean_slope(there))
     constant = score.value(torch.zeros_like(there))
     blur = BLUR * min(height, width) if blur is None else blur
-    values = np.full((height, width), constant - float(slope @ scale.mean.cpu().double()))
+    values = np.full((height, width), constant - float(slope @ to_cpu_double(scale.mean)))
     for part, slopes in _with_slopes(model, image, slope):
         rows, columns = spreading(part.shape[1], height, blur), spreading(part.shape[2], width, blur)
         values += rows @ torch.tensordot(slopes, part.double(), dims=1).numpy() @ columns.T

@@ -1,10 +1,10 @@
 """What every export begins with: a model that can be exported, and a place where a file can be written."""
 
-import copy
 import os
 from pathlib import Path
 from typing import Any
 
+from lmfcn.devices import CPU
 from lmfcn.inference.model import TextureModel
 
 
@@ -16,7 +16,7 @@ def exportable(model: Any) -> TextureModel:
             f"A TextureModel or a fitted LMFCNClassifier can be exported, got {type(model).__name__};"
             " fit it first, or read a model with lmfcn.load."
         )
-    return copy.deepcopy(found).cpu().eval().requires_grad_(False)
+    return found.copied_to(CPU).eval().requires_grad_(False)
 
 
 def check_place(path: str | Path, ending: str) -> Path:

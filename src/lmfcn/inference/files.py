@@ -16,6 +16,7 @@ from lmfcn.algorithm.network import POOLING, TextureFCN
 from lmfcn.data.form import ImageForm
 from lmfcn.data.framing import Frame
 from lmfcn.data.rows import check_row_shape
+from lmfcn.devices import CPU, check_device
 from lmfcn.inference.model import TextureModel
 from lmfcn.tensor_files import FileError, read_tensors, write_tensors
 
@@ -46,7 +47,7 @@ def save(model: TextureModel, path: str | Path) -> None:
     }
     tensors = {
         f"decision.{name}": _compact(tensor) if name == "whitening" else tensor
-        for name, tensor in model.decision.tensors().items()
+        for name, tensor in model.decision_tensors().items()
     }
     tensors["calibration.true_probabilities"] = model.calibration.true_probabilities
     for number, network in enumerate(networks):
@@ -63,7 +64,7 @@ def _compact(tensor: Tensor) -> Tensor:
     return half if torch.equal(half.to(tensor.dtype), tensor) else tensor
 
 
-def load(path: str | Path) -> TextureModel:
+def load(path: str | Path, device: str | torch.device = "auto") -> TextureModel:
     """Read a model from a file that `save` wrote.
 
     Nothing in the file is executed. It is refused, with a reason, if it is truncated, changed, not a model, or made by
@@ -72,18 +73,23 @@ def load(path: str | Path) -> TextureModel:
     Parameters
     ----------
     path : path of a file, usually ending in .lmfcn
+    device : str or torch.device, default="auto"
+        Where the model shall compute: "cpu", "cuda", "mps" and so on; "auto" takes an accelerator where there is one
+        that works, else the CPU. `model.to(device)` moves it later.
 
     Raises
     ------
     FileNotFoundError
     lmfcn.tensor_files.FileError
     """
+    there = check_device(device)
     values, tensors = read_tensors(path, KIND, VERSION)
     try:
-        return _build(values, tensors)
+        model = _build(values, tensors)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError, MemoryError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise FileError(f"{path} is not a sound model: {reason.splitlines()[0]}.") from error
+    return model.to(there)
 
 
 def _build(values: dict[str, Any], tensors: dict[str, Tensor]) -> TextureModel:
@@ -101,7 +107,7 @@ def _build(values: dict[str, Any], tensors: dict[str, Tensor]) -> TextureModel:
     _check_decision(parts, n_latents, n_scores)
     if networks[0].in_channels != form.channels:
         raise ValueError(f"its networks take {networks[0].in_channels} channels, its images have {form.channels}")
-    decision = Decision.of_tensors(parts, _number("gamma", values["gamma"]), torch.device("cpu"))
+    decision = Decision.of_tensors(parts, _number("gamma", values["gamma"]), CPU)
     model = TextureModel(networks, decision, calibration, classes, form, dict(values["record"]))
     _try_out(model)
     return model

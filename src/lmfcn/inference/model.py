@@ -1,6 +1,7 @@
 """The fitted model: preprocessing, networks, RBF decision and calibration in one torch module."""
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any
 
@@ -11,11 +12,11 @@ from torch import Tensor, nn
 from lmfcn.algorithm.calibration import Calibration, least_probability, probabilities
 from lmfcn.algorithm.decision import Decision
 from lmfcn.algorithm.encode import encode, scale_pixels
-from lmfcn.algorithm.geometry import LatentScale
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.data.arrays import check_images, check_like_training, pixel_kind
 from lmfcn.data.form import ImageForm
 from lmfcn.data.framing import to_color
+from lmfcn.devices import has_double, to_cpu_double
 from lmfcn.inference.maps import Mapper, TextureMap
 
 
@@ -88,9 +89,12 @@ class TextureModel(nn.Module):
 
     @property
     def decision(self) -> Decision:
-        """The RBF decision on the latents."""
-        scale = LatentScale(self.mean, self.std, self.whitening)
-        return Decision(scale, self.gamma, self.support_latents, self.coefficients, self.intercepts)
+        """The RBF decision on the latents, where the model computes."""
+        return Decision.of_tensors(self.decision_tensors(), self.gamma, self.device)
+
+    def decision_tensors(self) -> dict[str, Tensor]:
+        """Return the parts of the decision by name, in the precision in which they were learnt."""
+        return dict(self.named_buffers(recurse=False, remove_duplicate=False))
 
     @property
     def n_features(self) -> int:
@@ -104,8 +108,21 @@ class TextureModel(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the model computes; move it with `model.to("cuda")`."""
-        return self.mean.device
+        """Where the model computes; move it with `model.to("cuda")`, or see `copied_to`."""
+        return next(self.networks.parameters()).device
+
+    def copied_to(self, device: torch.device) -> "TextureModel":
+        """Return a copy on a device; this model stays where it is."""
+        return copy.deepcopy(self).to(device)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "TextureModel":
+        """Do what `to` and its like ask for; numbers in double precision do not go where there is none.
+
+        They stay on the CPU, so that a model that comes back or is saved is the same, bit for bit.
+        """
+        if has_double(fn(torch.zeros(1)).device):
+            return super()._apply(fn, recurse)
+        return super()._apply(lambda tensor: tensor if tensor.dtype == torch.float64 else fn(tensor), recurse)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return scores (b, n_scores) of images (b, h, w, c) as they come: uint8, uint16 or float."""
@@ -121,12 +138,12 @@ class TextureModel(nn.Module):
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the score (n,) for the second of two classes, or those (n, n_classes) for each of several."""
-        scores = self._scores(X).cpu().numpy()
+        scores = self._scores(X).numpy()
         return scores[:, 0] if scores.shape[1] == 1 else scores
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return calibrated probabilities (n, n_classes)."""
-        return probabilities(self._scores(X), self.calibration.sharpness).cpu().numpy()
+        return probabilities(self._scores(X), self.calibration.sharpness).numpy()
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable label (n,) of every image."""
@@ -200,7 +217,7 @@ class TextureModel(nn.Module):
         return Mapper(self.members, self.decision, self.calibration.sharpness)
 
     def _scores(self, X: Any) -> Tensor:
-        return self.decision.scores(self.latents(X))
+        return to_cpu_double(self.decision.scores(self.latents(X)))
 
     def _least_probability(self, coverage: float) -> float:
         """Return how probable a class must be to get into a set; refuse what cannot be promised."""

@@ -1,5 +1,6 @@
 """Predictions for any number of files in constant memory."""
 
+import functools
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,6 +15,7 @@ from lmfcn.data.form import ImageForm
 from lmfcn.data.images import ImageError
 from lmfcn.data.sources import IMAGE_ENDINGS
 from lmfcn.data.store import in_parallel
+from lmfcn.devices import CPU, check_device
 from lmfcn.distribution import as_completed
 from lmfcn.inference.model import TextureModel
 
@@ -120,15 +122,26 @@ class FilePredictor:
     model : TextureModel
     folder : str
         To which relative paths refer; workers may have been started elsewhere.
+    device : str, optional
+        Where to compute, by a name that is looked up in the process that does; by default where the model is.
     """
 
     model: TextureModel
     folder: str = ""
+    device: str | None = None
 
     def __call__(self, paths: Sequence[str]) -> list[FilePrediction]:
         """Return a prediction for every path, under the name that it was given."""
-        rows = predict_paths(self.model, [os.path.join(self.folder, path) for path in paths])
+        rows = predict_paths(self._placed, [os.path.join(self.folder, path) for path in paths])
         return [replace(row, path=path) for row, path in zip(rows, paths, strict=True)]
+
+    def __reduce__(self) -> tuple[type, tuple[TextureModel, str, str]]:
+        # Workers pass it on to each other, and may differ in their devices: the model travels on the CPU.
+        return type(self), (self.model.copied_to(CPU), self.folder, self.device or str(self.model.device))
+
+    @functools.cached_property
+    def _placed(self) -> TextureModel:
+        return self.model if self.device is None else self.model.copied_to(check_device(self.device))
 
 
 def predict_paths(model: TextureModel, paths: Sequence[str]) -> list[FilePrediction]:

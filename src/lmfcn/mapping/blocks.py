@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from lmfcn.devices import CPU, check_device
 from lmfcn.files import write_bytes, write_text
 from lmfcn.inference.map_grid import Box, MapGrid
 from lmfcn.inference.maps import Mapper
@@ -75,11 +76,14 @@ class BlockMapper:
     image_path : Path
         Absolute; workers may have been started elsewhere.
     settings : MapSettings
+    device : str, optional
+        Where to compute, by a name that is looked up in the process that does; by default where the model is.
     """
 
     model: TextureModel
     image_path: Path
     settings: MapSettings
+    device: str | None = None
 
     def __call__(self, block: Box) -> BlockResult:
         """Map the windows of one block."""
@@ -99,13 +103,15 @@ class BlockMapper:
             wanted[touched.within(block)] = False
         return BlockResult(mapper.block(read.pixels, grid, block, wanted), missing)
 
-    def __reduce__(self) -> tuple[type, tuple[TextureModel, Path, MapSettings]]:
-        # Workers pass it on to each other, but an open image cannot travel.
-        return type(self), (self.model, self.image_path, self.settings)
+    def __reduce__(self) -> tuple[type, tuple[TextureModel, Path, MapSettings, str]]:
+        # Workers pass it on to each other, but an open image cannot travel, and they may differ in their devices.
+        device = self.device or str(self.model.device)
+        return type(self), (self.model.copied_to(CPU), self.image_path, self.settings, device)
 
     @functools.cached_property
     def _mapper(self) -> Mapper:
-        return self.model.mapper()
+        model = self.model if self.device is None else self.model.copied_to(check_device(self.device))
+        return model.mapper()
 
     @functools.cached_property
     def _image(self) -> LargeImage:

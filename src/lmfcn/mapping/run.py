@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from lmfcn.devices import check_device
 from lmfcn.distribution import LostWorkerError, WithThreads, as_completed
 from lmfcn.files import made_folder
 from lmfcn.inference.files import load
@@ -42,6 +43,8 @@ class MapRequest:
         Least probability of a label that is shown.
     block : int, optional
         Side of the blocks in pixels.
+    device : str
+        Where to compute; every process that does looks for it itself.
     """
 
     model: Path
@@ -54,6 +57,7 @@ class MapRequest:
     tissue: bool | None = None
     reject: float = 0.0
     block: int | None = None
+    device: str = "auto"
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,8 @@ def map_image(
         Given sentences that are good to know: before the work begins, and when it is stopped.
     """
     tell = tell or (lambda _: None)
+    if jobs is None and scheduler is None:
+        check_device(request.device)  # other processes look for it themselves
     plan = _plan(request)
     for note in _notes(plan, request):
         tell(f"Note: {note}")
@@ -134,7 +140,7 @@ def _plan(request: MapRequest) -> _Plan:
         raise ValueError(f"reject must be a probability between 0 and 1, got {request.reject}.")
     if not 0 < request.view.scale < math.inf:
         raise ValueError(f"scale must be positive, got {request.view.scale}.")
-    model = load(request.model)
+    model = load(request.model, "cpu")
     legend_of(model.classes)  # refuses what cannot be shown
     view = resolve_view(request.image, request.view, request.resolution)
     image = open_view(request.image, view, model.form)
@@ -150,7 +156,9 @@ def _plan(request: MapRequest) -> _Plan:
 
 
 def _compute(plan: _Plan, request: MapRequest, jobs: int | None, scheduler: str | None, *, verbose: bool) -> None:
-    function: Callable[[Box], BlockResult] = BlockMapper(plan.model, request.image.resolve(), plan.settings)
+    function: Callable[[Box], BlockResult] = BlockMapper(
+        plan.model, request.image.resolve(), plan.settings, request.device
+    )
     if jobs is not None or scheduler is not None:
         # Of one thread each, so that not a bit depends on how many there are, nor on their machines' cores.
         function = WithThreads(function, 1)

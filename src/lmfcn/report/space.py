@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from lmfcn.algorithm.anchors import Anchors, correction_anchors, opposite_anchors, support_anchors
 from lmfcn.algorithm.geometry import distances_in_place, squared_distances
 from lmfcn.algorithm.latent_space import LatentSpace
+from lmfcn.devices import to_like
 from lmfcn.report.style import CLASS_COLORS, CLASS_MARKERS, INK, REGION_COLORS, new_figure, tidy
 
 Limits = tuple[float, float, float, float]
@@ -38,7 +39,7 @@ def draw_space(axes: Axes, space: LatentSpace, labels: np.ndarray, limits: Limit
     """Draw the regions of both classes, all images, and the support vectors larger."""
     left, right, bottom, top = limits
     first, second = np.meshgrid(np.linspace(left, right, _GRID), np.linspace(bottom, top, _GRID))
-    points = torch.from_numpy(np.stack([first.ravel(), second.ravel()], axis=1)).to(space.latents)
+    points = to_like(torch.from_numpy(np.stack([first.ravel(), second.ravel()], axis=1)), space.latents)
     scale = space.decision.scale
     values = space.decision.scores(points * scale.std + scale.mean)[:, 0].cpu().numpy().reshape(first.shape)
     axes.contourf(first, second, values, levels=[-np.inf, 0, np.inf], colors=REGION_COLORS)

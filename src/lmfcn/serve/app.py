@@ -60,7 +60,8 @@ def make_app(
     app.add_middleware(Guard, hosts=hosts)
     add_handlers(app)
     _add_page(app)
-    answerer = Answerer(model, gallery, limits or Limits(pixels=default_pixels(model.form)))
+    limits = limits or Limits(pixels=default_pixels(model.form))
+    answerer = Answerer(model, gallery, limits.on(model.device))
     if token is None:
         app.include_router(interface(answerer))
     else:

@@ -1,6 +1,8 @@
 """How much a request may ask for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import torch
 
 from lmfcn.data.form import ImageForm
 
@@ -38,6 +40,10 @@ class Limits:
     requests: int = 8
     workers: int = 2
     seconds: float = 60.0
+
+    def on(self, device: torch.device) -> "Limits":
+        """Return the limits for a model on a device: on Apple's MPS, two threads at a time end the process."""
+        return replace(self, workers=1) if device.type == "mps" else self
 
 
 def default_pixels(form: ImageForm) -> int:
