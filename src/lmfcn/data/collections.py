@@ -263,9 +263,10 @@ class ImageCollection:
         return forms[0]
 
     def fits_in_memory(self) -> bool:
-        """Tell whether all images have one size and fit into the cache together."""
-        heights_widths = self.sizes()
-        n_bytes = int(heights_widths.prod(axis=1).sum()) * 3
+        """Tell whether all images have one size and fit into the cache together; they must agree in channels."""
+        heights_widths, (channels, _) = self.sizes(), self.form()
+        n_values = int(heights_widths.prod(axis=1).sum()) * channels
+        n_bytes = n_values * self._store.value_bytes(int(self._sources[0]))
         return n_bytes <= self._store.cache_bytes and len(np.unique(heights_widths, axis=0)) == 1
 
     def info(self, position: int) -> ImageInfo:
@@ -292,7 +293,7 @@ class ImageCollection:
         if self._boxes is None:
             return image
         top, left, height, width = self._boxes[position]
-        return image[top : top + height, left : left + width]
+        return image[top : top + height, left : left + width].copy()  # a view would keep the whole image in memory
 
     def _shape_of(self, position: int) -> tuple[int, ...]:
         return self._image(position).shape

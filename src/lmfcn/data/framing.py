@@ -54,7 +54,7 @@ def to_color(image: np.ndarray, color: Color) -> np.ndarray:
         return np.repeat(image, 3, axis=2)
     if color == "grey" and channels == 3:
         grey = image.astype(np.float32) @ _GREY_WEIGHTS
-        return (grey if image.dtype == np.float32 else np.rint(grey).astype(image.dtype))[..., None]
+        return _to_depth(grey, image.dtype)[..., None]
     raise ValueError(f"an image with {channels} channels cannot become {color}; use color='keep'")
 
 
@@ -69,8 +69,13 @@ def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
         np.asarray(Image.fromarray(plane).resize(size[::-1], Image.Resampling.BILINEAR))
         for plane in np.moveaxis(image.astype(np.float32), 2, 0)
     ]
-    scaled = np.stack(planes, axis=2)
-    return scaled if image.dtype == np.float32 else np.rint(scaled).astype(image.dtype)
+    return _to_depth(np.stack(planes, axis=2), image.dtype)
+
+
+def _to_depth(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return values of single precision as `dtype`, rounded if it holds whole numbers."""
+    whole = np.issubdtype(dtype, np.integer)
+    return (np.rint(values) if whole else values).astype(dtype, copy=False)
 
 
 def crop_middle(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
