@@ -35,6 +35,36 @@ AS_IT_IS = Frame()
 """Leaves images alone."""
 
 
+def complete_frame(own: Frame, trained: Frame) -> Frame:
+    """Return the frame of a collection with what it leaves open taken from the frame that a model was trained with.
+
+    Two frames that ask for different colours or sizes are refused.
+
+    Examples
+    --------
+    >>> complete_frame(Frame(color="rgb"), Frame("rgb", "resize", (64, 64)))
+    Frame(color='rgb', fit='resize', size=(64, 64))
+    """
+    color = trained.color if own.color == "keep" else own.color
+    sized = trained if own.fit == "keep" else own
+    same_size = trained.fit == "keep" or (trained.fit, trained.size) == (sized.fit, sized.size)
+    if trained.color not in ("keep", color) or not same_size:
+        raise ValueError(
+            f"The collection has images {describe_frame(own)}, but the model was trained on images"
+            f" {describe_frame(trained)}; open the collection without a color or size of its own, and those of the"
+            " model are used."
+        )
+    return Frame(color, sized.fit, sized.size)
+
+
+def describe_frame(frame: Frame) -> str:
+    """Say what is done to images, to follow the word images."""
+    done = [] if frame.color == "keep" else [f"converted to {frame.color}"]
+    if frame.size is not None:
+        done.append(f"{'resized' if frame.fit == 'resize' else 'cropped'} to {frame.size[0]}x{frame.size[1]} pixels")
+    return " and ".join(done) or "as they are"
+
+
 def frame_image(image: np.ndarray, frame: Frame) -> np.ndarray:
     """Return an image (height, width, channels) in the form that `frame` asks for."""
     image = to_color(image, frame.color)
