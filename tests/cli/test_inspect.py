@@ -52,3 +52,20 @@ def test_inspect_as_json_is_all_there_is(command, tmp_path):
     assert found["sizes"] == {"16x16": 6}
     assert found["fit_for_training"] is False
     assert len(found["unreadable"]) == 1
+
+
+def test_a_few_groups_of_duplicates_are_shown_and_all_are_counted(command, tmp_path, random):
+    images = np.repeat(random.integers(0, 256, (7, 16, 16), dtype=np.uint8), 10, axis=0)
+    np.savez(tmp_path / "copies.npz", images=images, labels=np.arange(70) // 10 % 2)
+    code, out, _ = command("inspect", "copies.npz", "--quiet")
+    lines = out.splitlines()
+    start = lines.index("groups of duplicates (7):")
+    assert code == 0
+    assert lines[start + 1] == "  image 0, image 1, image 2 and 7 more (identical files)"
+    assert lines[start + 5 : start + 7] == [
+        "  image 40, image 41, image 42 and 7 more (identical files)",
+        "  ... and 2 more",
+    ]
+    assert "Note: Images that are the same or nearly the same: 70 in 7 groups." in lines
+    code, out, _ = command("inspect", "copies.npz", "--quiet", "--json")
+    assert len(json.loads(out)["duplicates"]) == 7

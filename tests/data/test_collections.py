@@ -5,12 +5,14 @@ import warnings
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold, cross_val_score
 
 from lmfcn import LMFCNClassifier
 from lmfcn.data.collections import ImageCollection
 from lmfcn.data.images import CollectionError, ImageError
+from lmfcn.data.loading import load_images
 
 
 @pytest.fixture
@@ -108,6 +110,35 @@ def test_resizing_keeps_the_depth(random):
     assert small.dtype == np.uint16
     assert small.max() > 255
     assert small.mean() == pytest.approx(deep.mean(), rel=0.05)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_resizing_and_greying_do_not_round_fractions(dtype):
+    images = np.full((1, 16, 16, 3), 0.25, dtype)
+    small = ImageCollection(images, color="grey").resized(8).to_array()
+    assert small.dtype == dtype
+    assert small == pytest.approx(np.full((1, 8, 8, 1), 0.25), abs=1e-3)
+
+
+def test_what_fits_into_memory_depends_on_channels_and_depth(tmp_path):
+    for name, channels, dtype in (("deep", 16, np.float32), ("grey", 1, np.uint8)):
+        for number in range(4):
+            pixels = np.zeros((channels, 10, 12), dtype)
+            tifffile.imwrite(tmp_path / f"{name}{number}.tif", pixels, photometric="minisblack")
+    deep, grey = (sorted(tmp_path.glob(f"{name}*.tif")) for name in ("deep", "grey"))
+    n_pixels = 4 * 10 * 12
+    for paths, n_bytes in ((deep, 64 * n_pixels), (grey, n_pixels)):
+        assert isinstance(load_images(ImageCollection(paths, cache_bytes=n_bytes)), np.ndarray)
+        assert isinstance(load_images(ImageCollection(paths, cache_bytes=n_bytes - 1)), ImageCollection)
+    array = np.zeros((4, 10, 12, 2), np.float64)
+    assert ImageCollection(array, cache_bytes=16 * n_pixels).fits_in_memory()
+    assert not ImageCollection(array, cache_bytes=16 * n_pixels - 1).fits_in_memory()
+
+
+def test_parts_of_images_do_not_keep_the_whole_in_memory(collection):
+    for parts in (collection.tiled(10), collection.cropped(10), collection.cropped(10, random_state=0)):
+        assert parts[0].base is None
+        assert parts[0].shape == (10, 10, 3)
 
 
 def test_random_crops_are_drawn_once(collection):

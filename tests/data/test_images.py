@@ -104,7 +104,19 @@ def test_grey_keeps_its_16_bits(random, tmp_path, ending):
     assert np.array_equal(image[..., 0], pixels)
 
 
-def deep_png(pixels: np.ndarray, filters=(0,), *, colour_type: int, interlace: int = 0) -> bytes:
+def png_chunk(name: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def deep_png_of(lines: bytes, height: int, width: int, colour_type: int, *, interlace: int = 0, more=b"") -> bytes:
+    """A PNG with 16 bits per channel around filtered lines, with more chunks before the pixels."""
+    header = struct.pack(">IIBBBBB", width, height, 16, colour_type, 0, 0, interlace)
+    packed = zlib.compress(lines)
+    body = png_chunk(b"IDAT", packed[:20]) + png_chunk(b"IDAT", packed[20:])
+    return b"\x89PNG\r\n\x1a\n" + png_chunk(b"IHDR", header) + more + body + png_chunk(b"IEND", b"")
+
+
+def deep_png(pixels: np.ndarray, filters=(0,), *, colour_type: int, interlace: int = 0, more=b"") -> bytes:
     """A PNG with 16 bits per channel, written by hand with the given filters, one line after the other."""
     height, width, channels = pixels.shape
     raw = pixels.astype(">u2").tobytes()
@@ -121,14 +133,15 @@ def deep_png(pixels: np.ndarray, filters=(0,), *, colour_type: int, interlace: i
             nearest = min((abs(estimate - v), rank, v) for rank, v in enumerate((left, up, corner)))[2]
             coded.append((value - (0, left, up, (left + up) // 2, nearest)[kind]) % 256)
         lines, above = lines + bytes([kind]) + bytes(coded), line
+    return deep_png_of(lines, height, width, colour_type, interlace=interlace, more=more)
 
-    def chunk(name, body):
-        return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
-    header = struct.pack(">IIBBBBB", width, height, 16, colour_type, 0, 0, interlace)
-    packed = zlib.compress(lines)
-    body = chunk(b"IDAT", packed[:20]) + chunk(b"IDAT", packed[20:])
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + body + chunk(b"IEND", b"")
+def interlaced_png(pixels: np.ndarray, colour_type: int) -> bytes:
+    """A PNG with 16 bits per channel, stored as the seven passes of Adam7."""
+    passes = [(0, 0, 8, 8), (0, 4, 8, 8), (4, 0, 8, 4), (0, 2, 4, 4), (2, 0, 4, 2), (0, 1, 2, 2), (1, 0, 2, 1)]
+    parts = [pixels[top::down, left::right] for top, left, down, right in passes]
+    lines = b"".join(b"\0" + line.astype(">u2").tobytes() for part in parts if part.size for line in part)
+    return deep_png_of(lines, *pixels.shape[:2], colour_type, interlace=1)
 
 
 @pytest.mark.parametrize(("colour_type", "channels", "kept"), [(2, 3, 3), (6, 4, 3), (4, 2, 1)])
@@ -141,10 +154,28 @@ def test_png_colour_keeps_its_16_bits(random, tmp_path, colour_type, channels, k
     assert np.array_equal(image, pixels[..., :kept])
 
 
+@pytest.mark.parametrize(("colour_type", "channels", "kept"), [(2, 3, 3), (6, 4, 3), (4, 2, 1)])
+def test_interlaced_png_keeps_its_16_bits_and_nothing_is_printed(random, tmp_path, capfd, colour_type, channels, kept):
+    pixels = random.integers(0, 65536, (13, 10, channels)).astype(np.uint16)
+    (tmp_path / "a.png").write_bytes(interlaced_png(pixels, colour_type))
+    assert np.array_equal(check_header(tmp_path / "a.png"), pixels[..., :kept])
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_transparent_colour_adds_no_channel(random, tmp_path):
+    pixels = random.integers(0, 65536, (9, 11, 3)).astype(np.uint16)
+    transparent = png_chunk(b"tRNS", pixels[0, 0].astype(">u2").tobytes())
+    (tmp_path / "a.png").write_bytes(deep_png(pixels, colour_type=2, more=transparent))
+    assert np.array_equal(check_header(tmp_path / "a.png"), pixels)
+
+
 def test_damaged_deep_png_is_refused(random, tmp_path):
     pixels = random.integers(0, 65536, (9, 11, 3)).astype(np.uint16)
     sound = deep_png(pixels, colour_type=2)
-    for bad in (sound[:-60], sound[:70] + b"\xff" + sound[71:], deep_png(pixels, colour_type=2, interlace=1)):
+    taller = sound[8:16] + struct.pack(">II", 11, 10) + sound[24:29]
+    taller = sound[:8] + taller + struct.pack(">I", zlib.crc32(taller[4:])) + sound[33:]
+    wrong_passes = deep_png(pixels, colour_type=2, interlace=1)
+    for bad in (sound[:-60], sound[:70] + b"\xff" + sound[71:], taller, wrong_passes):
         (tmp_path / "a.png").write_bytes(bad)
         with pytest.raises(ImageError, match=r"a\.png: is damaged or truncated"):
             read_image(tmp_path / "a.png")
@@ -278,6 +309,31 @@ def test_a_tiff_block_that_unpacks_to_more_than_its_pixels_is_refused(tmp_path):
     with pytest.raises(ImageError, match=r"bomb\.tif: .*a block of pixel data is larger than it should be"):
         decode_image(bytes(bomb), "bomb.tif")
     assert decode_image(content, "good.tif").shape == (64, 64, 1)
+
+
+@pytest.mark.parametrize(
+    ("compression", "photometric"),
+    [("jpeg", "minisblack"), ("jpeg2000", "rgb"), ("png", "rgb"), ("webp", "rgb")],  # colour as JPEG is left to Pillow
+)
+def test_a_tiff_block_that_is_a_larger_image_is_refused_before_it_is_decoded(tmp_path, compression, photometric):
+    for name, side in (("small", 64), ("large", 512)):
+        pixels = np.full((side, side, 3) if photometric == "rgb" else (side, side), 99, np.uint8)
+        options = {"compression": compression, "tile": (side, side), "photometric": photometric}
+        tifffile.imwrite(tmp_path / f"{name}.tif", pixels, **options)
+    assert np.abs(read_image(tmp_path / "small.tif").astype(int) - 99).max() <= 2
+    bomb = bytearray((tmp_path / "large.tif").read_bytes())
+    with tifffile.TiffFile(tmp_path / "large.tif") as tiff:
+        for name in ("ImageWidth", "ImageLength", "TileWidth", "TileLength"):
+            place = tiff.pages[0].tags[name].valueoffset
+            bomb[place : place + 2] = (64).to_bytes(2, "little")
+    with pytest.raises(ImageError, match=r"bomb\.tif: .*a block of pixel data is larger than it should be"):
+        decode_image(bytes(bomb), "bomb.tif")
+
+
+def test_a_tiff_compression_whose_size_cannot_be_bounded_is_refused(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((16, 16), np.uint8), compression="lerc")
+    with pytest.raises(ImageError, match=r"a\.tif: .*LERC compression cannot be read; save it with deflate, LZW or"):
+        read_image(tmp_path / "a.tif")
 
 
 def test_content_is_read_as_files_are_and_the_kind_of_error_tells_what_is_wrong(png):

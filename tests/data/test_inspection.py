@@ -62,6 +62,6 @@ def test_duplicates_with_different_labels_and_imbalance(random):
     assert found.duplicates == ["image 0 and image 39 (identical files)"]
     assert found.doubts == [
         "The largest class has more than 10 times the images of the smallest.",
-        "Images that are the same or nearly the same: 1 pair.",
-        "Of these, 1 with different labels.",
+        "Images that are the same or nearly the same: 2 in 1 group.",
+        "Of these groups, 1 has different labels.",
     ]

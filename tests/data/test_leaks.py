@@ -1,10 +1,21 @@
+import tracemalloc
+from itertools import combinations
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from lmfcn.data.collections import ImageCollection
 from lmfcn.data.images import CollectionError
-from lmfcn.data.leaks import LeakError, LeakWarning, check_split, find_duplicates
+from lmfcn.data.leaks import (
+    Duplicates,
+    LeakError,
+    LeakWarning,
+    check_split,
+    describe_groups,
+    find_duplicates,
+    groups_across,
+)
 from lmfcn.data.splits import Split
 
 
@@ -30,20 +41,93 @@ def test_duplicates_are_told_apart_by_kind(files):
     assert found.identical_files == [(0, 6)]
     assert found.identical_pixels == [(1, 7)]
     assert found.near_duplicates == [(2, 8)]
-    assert found.all_pairs == [(0, 6), (1, 7), (2, 8)]
+    assert found.all_groups == [(0, 6), (1, 7), (2, 8)]
 
 
 def test_different_and_constant_images_are_no_duplicates(random):
     noise = random.integers(0, 255, (30, 32, 32)).astype(np.uint8)
     noise[:3] = np.array([10, 11, 12])[:, None, None]
     found = find_duplicates(ImageCollection(noise))
-    assert found.all_pairs == []
+    assert found.all_groups == []
 
 
 def test_arrays_have_pixels_in_place_of_files(random):
     images = random.integers(0, 255, (3, 16, 16)).astype(np.uint8)
     images[2] = images[0]
-    assert find_duplicates(ImageCollection(images)).all_pairs == [(0, 2)]
+    assert find_duplicates(ImageCollection(images)).all_groups == [(0, 2)]
+
+
+def test_copies_of_all_kinds_are_in_one_group(files, tmp_path):
+    """Three identical files, the same pixels in another one, and a compressed version."""
+    (tmp_path / "again.png").write_bytes(files[0].read_bytes())
+    with Image.open(files[0]) as picture:
+        picture.save(tmp_path / "same.bmp")
+        picture.save(tmp_path / "near.jpg", quality=70)
+    found = find_duplicates(
+        ImageCollection([*files[:7], *(tmp_path / n for n in ("again.png", "same.bmp", "near.jpg"))])
+    )
+    assert found.identical_files == []
+    assert found.identical_pixels == [(0, 6, 7, 8)]
+    assert found.near_duplicates == [(0, 6, 7, 8, 9)]
+    assert found.n_images == 5
+
+
+def test_many_equal_images_are_one_group_in_little_memory():
+    """Two thousand blank tiles; their two million pairs alone would take some hundred megabytes."""
+    blank = ImageCollection(np.full((2_000, 8, 8), 255, np.uint8))
+    tracemalloc.start()
+    found = find_duplicates(blank)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.all_groups == [tuple(range(2_000))]
+    assert peak < 10e6
+    assert describe_groups(blank, found) == ["image 0, image 1, image 2 and 1997 more (identical files)"]
+
+
+def test_many_nearly_equal_images_are_one_group(random):
+    pattern = random.integers(20, 200, (16, 16)).astype(np.uint8)
+    images = np.repeat(np.kron(pattern, np.ones((2, 2), np.uint8))[None], 600, axis=0)
+    images[np.arange(600), np.arange(600) // 32, np.arange(600) % 32] += 1  # another pixel in each of them
+    found = find_duplicates(ImageCollection(images))
+    assert found.identical_files == []
+    assert found.near_duplicates == [tuple(range(600))]
+
+
+def test_groups_agree_with_comparing_all_pairs(random):
+    """A slow twin: pairs of images by their definition, joined until nothing changes."""
+    smooth = [
+        np.asarray(Image.fromarray(random.integers(0, 255, (12, 12)).astype(np.uint8)).resize((48, 48)))
+        for _ in range(12)
+    ]
+    noisy = [
+        np.clip(smooth[i % 12] + random.normal(0, 4 * (i // 12), (48, 48)), 0, 255).astype(np.uint8) for i in range(48)
+    ]
+    collection = ImageCollection(np.stack(noisy))
+    expected = {position: {position} for position in range(48)}
+    for pair in combinations(range(48), 2):
+        if find_duplicates(collection.subset(list(pair))).all_groups:
+            joined = expected[pair[0]] | expected[pair[1]]
+            expected.update(dict.fromkeys(joined, joined))
+    groups = sorted({tuple(sorted(group)) for group in expected.values() if len(group) > 1})
+    assert find_duplicates(collection).near_duplicates == groups
+    assert len(groups) > 5
+
+
+def test_only_used_images_count_across_a_split():
+    found = Duplicates([(0, 1, 2)], [(3, 4)], [(5, 6, 7)])
+    parts = Split(np.array([0, 3, 5]), np.array([2, 6]), np.array([], int))
+    across = groups_across(found, parts, 8)
+    assert across.all_groups == [(0, 2), (5, 6)]
+    assert groups_across(found, Split(np.array([0, 1, 3]), np.array([5]), np.array([], int)), 8).all_groups == []
+
+
+def test_groups_are_described_by_their_first_files():
+    collection = ImageCollection(np.zeros((6, 8, 8), np.uint8))
+    assert describe_groups(collection, Duplicates([(0, 1)], [(0, 1, 2)], [(0, 1, 2, 5)])) == [
+        "image 0 and image 1 (identical files)",
+        "image 0, image 1 and image 2 (identical pixels)",
+        "image 0, image 1, image 2 and 1 more (nearly identical)",
+    ]
 
 
 def test_unreadable_files_are_listed_and_positions_stay_right(files, tmp_path):
@@ -52,23 +136,23 @@ def test_unreadable_files_are_listed_and_positions_stay_right(files, tmp_path):
     assert found.identical_files == [(1, 7)]
     assert [error.path for error in found.unreadable] == [str(tmp_path / "bad.png")]
     only_bad = find_duplicates(ImageCollection([tmp_path / "bad.png"]))
-    assert only_bad.all_pairs == []
+    assert only_bad.all_groups == []
     with pytest.raises(CollectionError, match=r"bad\.png"):
         check_split(ImageCollection([tmp_path / "bad.png"]), Split(np.array([0]), np.array([], int), np.array([], int)))
 
 
-def test_duplicates_across_a_split_are_a_warning_with_the_pairs(files):
+def test_duplicates_across_a_split_are_a_warning_with_the_groups(files):
     parts = Split(np.arange(6), np.array([6]), np.array([7, 8]))
     with pytest.warns(
         LeakWarning, match=r"0\.png and .*copy\.png \(identical files\)(.|\n)*near\.jpg \(nearly identical\)"
     ):
         across = check_split(ImageCollection(files), parts)
-    assert len(across.all_pairs) == 3
+    assert len(across.all_groups) == 3
 
 
 def test_duplicates_on_one_side_or_left_out_are_fine(files):
     same_side = Split(np.array([0, 6, 1, 7]), np.array([3]), np.array([4, 5]))
-    assert check_split(ImageCollection(files), same_side).all_pairs == []
+    assert check_split(ImageCollection(files), same_side).all_groups == []
 
 
 def test_groups_on_two_sides_are_an_error(files):

@@ -78,7 +78,7 @@ def test_leaks_are_counted_for_every_repeat(npz, random):
     assert summary.n_leaks == [int(one) for one in apart]
     assert 0 < sum(summary.n_leaks) < 4
     assert summary.leak_sentence.startswith(
-        "Pairs of images that are the same or nearly the same: 1; up to 1 of them is on two sides of a division, so"
+        "Groups of images that are the same or nearly the same: 1; up to 1 of them is on two sides of a division, so"
         " that test accuracies may be too good."
     )
     kept = look_at(found, [seed for seed in range(4) if not apart[seed]])

@@ -51,6 +51,13 @@ def test_training_images_are_known_again(fitted, textures):
     fitted.model_.record["image_digests"] = kept
 
 
+def test_training_images_are_known_again_in_a_collection_with_a_color(random):
+    pixels = random.integers(0, 256, (12, 20, 20, 3), dtype=np.uint8)
+    train = ImageCollection(pixels, np.arange(12) % 2, color="rgb").resized(12)
+    model = LMFCNClassifier(epochs=1, latent_dim=2, widths=(4,), passes=1, random_state=0).fit(train).model_
+    assert count_training_images(model, ImageCollection(pixels[:5], color="rgb")) == 5
+
+
 def test_labels_are_compared_as_text(fitted, textures):
     labels = textures[1].astype(str)
     found = evaluate(fitted.model_, ImageCollection(textures[0], labels))

@@ -7,7 +7,12 @@ import torch
 from PIL import Image
 
 from lmfcn import LMFCNClassifier, load, make_gaussians
+from lmfcn.data.collections import ImageCollection
+from lmfcn.data.form import ImageForm
+from lmfcn.data.framing import Frame
 from lmfcn.data.sources import open_collection
+from lmfcn.inference.evaluation import evaluate
+from random_models import random_model
 
 
 def quick(**changes) -> LMFCNClassifier:
@@ -135,8 +140,74 @@ def test_what_a_collection_went_through_is_done_to_files_at_prediction(tmp_path,
     assert np.array_equal(model.decision_function(str(tmp_path)), expected)
     assert np.array_equal(model.decision_function(collection.paths), expected)
     assert model.decision_function(collection.paths[0]) == pytest.approx(expected[:1], abs=1e-5)
-    # A collection that was framed on purpose is taken as it is.
-    assert not np.array_equal(model.decision_function(open_collection(tmp_path, color="grey").resized(20)), expected)
+    # What a collection leaves open is taken from the model.
+    assert np.array_equal(model.decision_function(open_collection(tmp_path, color="grey")), expected)
+    assert np.array_equal(model.decision_function(open_collection(tmp_path).resized(12)), expected)
+
+
+@pytest.fixture
+def resized_model():
+    return random_model(["x", "y"], ImageForm(3, "uint8", Frame("rgb", "resize", (16, 16))), ("last",))
+
+
+@pytest.fixture
+def images(random):
+    return random.integers(0, 256, (3, 32, 48, 3), dtype=np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            lambda images: ImageCollection(images, color="grey"),
+            "has images converted to grey, but the model was trained on images converted to rgb and resized to 16x16",
+        ),
+        (lambda images: ImageCollection(images).resized(20), "has images resized to 20x20 pixels, but the model was"),
+        (lambda images: ImageCollection(images).cropped(16), "has images cropped to 16x16 pixels, but the model was"),
+        (
+            lambda images: ImageCollection(images).tiled(24),
+            "has tiles or crops of 24x24 pixels, but the model was trained on images converted to rgb and resized to"
+            " 16x16 pixels; cut them in that size, or give whole images",
+        ),
+        (lambda images: ImageCollection(images).cropped(24, random_state=0), "has tiles or crops of 24x24 pixels, but"),
+        (lambda images: ImageCollection(images).resized(32).tiled(16), "has images resized to 32x32 pixels, but the"),
+    ],
+)
+def test_a_collection_that_contradicts_the_training_is_refused(resized_model, images, change, sentence):
+    collection = change(images)
+    collection.labels = np.array(["x"] * len(collection))
+    calls = (resized_model.predict, resized_model.transform, resized_model.form.load)
+    for call in (*calls, lambda X: evaluate(resized_model, X)):
+        with pytest.raises(ValueError, match=sentence):
+            call(collection)
+
+
+def test_what_a_collection_leaves_open_is_completed_from_the_training(resized_model, images):
+    expected = resized_model.decision_function(ImageCollection(images).resized(16))
+    for completed in (ImageCollection(images), ImageCollection(images, color="rgb")):
+        assert np.array_equal(resized_model.decision_function(completed), expected)
+    grey = ImageCollection(images[..., :1])
+    tiles = grey.tiled(16)
+    loaded = resized_model.form.load(tiles)
+    assert loaded.shape == (18, 16, 16, 3)  # only their colour was left open
+    assert np.array_equal(loaded, np.repeat(tiles.to_array(), 3, axis=3))
+    assert resized_model.form.load(ImageCollection(images).resized(16).tiled(8)).shape == (12, 8, 8, 3)
+
+
+def test_a_model_that_was_trained_on_tiles_of_resized_images_takes_such_tiles(random):
+    pixels = random.integers(0, 100, (12, 40, 40)) + 100 * (np.arange(12) % 2)[:, None, None]
+    tiles = ImageCollection(pixels.astype(np.uint8), np.arange(12) % 2).resized(32).tiled(16)
+    classifier = quick().fit(tiles)
+    assert classifier.predict(tiles).shape == (48,)
+    assert np.array_equal(classifier.predict_proba(tiles), classifier.predict_proba(tiles.to_array()))
+
+
+def test_validation_images_must_be_brought_to_the_form_of_the_training_images(random):
+    pixels, labels = random.integers(0, 256, (12, 32, 32), dtype=np.uint8), np.arange(12) % 2
+    collection = ImageCollection(pixels, labels)
+    sentence = "In the validation images: The collection has images resized to 24x24 pixels, but the model was trained"
+    with pytest.raises(ValueError, match=sentence):
+        quick().fit(collection.resized(16), validation=collection.resized(24))
 
 
 def test_a_folder_is_enough_to_fit(tmp_path, random):

@@ -194,7 +194,7 @@ def test_missing_packages_are_named(tmp_path, monkeypatch):
         raise ValueError("<COMPRESSION.JPEG: 7> requires the 'imagecodecs' package")
 
     monkeypatch.setattr(tifffile.TiffPage, "decode", no_codec)
-    with pytest.raises(ImportError, match=r"a.tif is compressed by DEFLATE, which needs: pip install 'lmfcn"):
+    with pytest.raises(ImportError, match=r"a.tif is compressed by DEFLATE, which needs: pip install imagecodecs"):
         TiledTiff(path)
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lmfcn.data.inspection import Inspection
 
 _SHOWN = 20
+_SHOWN_GROUPS = 5
 
 
 def inspect(
@@ -49,7 +50,7 @@ def _tell(teller: Teller, found: "Inspection") -> None:
     if found.split:
         teller.say(f"split: {_most_common(found.split)}")
     _tell_list(teller, "cannot be read", [str(error) for error in found.unreadable])
-    _tell_list(teller, "duplicates", found.duplicates)
+    _tell_list(teller, "groups of duplicates", found.duplicates, _SHOWN_GROUPS)
     for doubt in found.doubts:
         teller.say(f"Note: {doubt}", style="yellow")
     for problem in found.problems:
@@ -73,10 +74,10 @@ def _most_common(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} ({count})" for name, count in ordered[:8]) + more
 
 
-def _tell_list(teller: Teller, title: str, lines: list[str]) -> None:
+def _tell_list(teller: Teller, title: str, lines: list[str], most: int = _SHOWN) -> None:
     if lines:
         teller.say(f"{title} ({len(lines)}):")
-    for line in lines[:_SHOWN]:
+    for line in lines[:most]:
         teller.say(f"  {line}")
-    if len(lines) > _SHOWN:
-        teller.say(f"  ... and {len(lines) - _SHOWN} more")
+    if len(lines) > most:
+        teller.say(f"  ... and {len(lines) - most} more")

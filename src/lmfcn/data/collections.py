@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from lmfcn.data.arrays import check_images
-from lmfcn.data.framing import Color, Frame, Size, as_pair, describe_channels, describe_form, tile_boxes
+from lmfcn.data.framing import (
+    Color,
+    Frame,
+    Size,
+    as_pair,
+    complete_frame,
+    describe_channels,
+    describe_form,
+    describe_frame,
+    tile_boxes,
+)
 from lmfcn.data.images import CollectionError, ImageError, ImageInfo, describe_errors
 from lmfcn.data.seeds import RandomState, as_generator
 from lmfcn.data.store import CACHE_BYTES, ImageStore, in_parallel
@@ -161,10 +171,19 @@ class ImageCollection:
         """Return the collection with every image brought to the colour and size of `frame`."""
         if not self.is_whole:
             raise ValueError("Tiles and random crops have their final size already; resize the images before.")
-        other = copy.copy(self)
-        other._size_numbers = None
-        other._store = ImageStore(self._store.source, frame, self._store.cache_bytes)
-        return other
+        return self._with_frame(frame)
+
+    def framed_for_model(self, frame: Frame) -> "ImageCollection":
+        """Return the collection with what its own frame leaves open taken from the frame of a model.
+
+        Frames that ask for different colours or sizes are refused. Tiles and random crops cannot be resized any more:
+        they must have the size that the model was trained with, or be cut from images that were brought to it.
+        """
+        completed = complete_frame(self.frame, frame)
+        if not self.is_whole:
+            self._check_cut_size(frame)
+            completed = replace(self.frame, color=completed.color)
+        return self if completed == self.frame else self._with_frame(completed)
 
     def cropped(self, size: Size, random_state: RandomState | Literal["centre"] = "centre") -> "ImageCollection":
         """Return the collection with `size` cut out of every image: the middle, or a place drawn once."""
@@ -263,9 +282,10 @@ class ImageCollection:
         return forms[0]
 
     def fits_in_memory(self) -> bool:
-        """Tell whether all images have one size and fit into the cache together."""
-        heights_widths = self.sizes()
-        n_bytes = int(heights_widths.prod(axis=1).sum()) * 3
+        """Tell whether all images have one size and fit into the cache together; they must agree in channels."""
+        heights_widths, (channels, _) = self.sizes(), self.form()
+        n_values = int(heights_widths.prod(axis=1).sum()) * channels
+        n_bytes = n_values * self._store.value_bytes(int(self._sources[0]))
         return n_bytes <= self._store.cache_bytes and len(np.unique(heights_widths, axis=0)) == 1
 
     def info(self, position: int) -> ImageInfo:
@@ -292,7 +312,7 @@ class ImageCollection:
         if self._boxes is None:
             return image
         top, left, height, width = self._boxes[position]
-        return image[top : top + height, left : left + width]
+        return image[top : top + height, left : left + width].copy()  # a view would keep the whole image in memory
 
     def _shape_of(self, position: int) -> tuple[int, ...]:
         return self._image(position).shape
@@ -306,6 +326,22 @@ class ImageCollection:
                     " use resized or cropped for one size, color='grey' or 'rgb' for one kind of colour."
                 )
         return np.stack(images)
+
+    def _with_frame(self, frame: Frame) -> "ImageCollection":
+        other = copy.copy(self)
+        other._size_numbers = None
+        other._store = ImageStore(self._store.source, frame, self._store.cache_bytes)
+        return other
+
+    def _check_cut_size(self, frame: Frame) -> None:
+        """Refuse tiles of images in their original size if they have another size than a model was trained with."""
+        size = tuple(self.sizes()[0].tolist())  # all are cut alike
+        if frame.size is not None and self.frame.size is None and size != frame.size:
+            raise ValueError(
+                f"The collection has tiles or crops of {size[0]}x{size[1]} pixels, but the model was trained on images"
+                f" {describe_frame(frame)}; cut them in that size, or give whole images, which the model resizes or"
+                " crops itself."
+            )
 
     def _with_boxes(self, owners: np.ndarray, boxes: np.ndarray) -> "ImageCollection":
         if self._boxes is not None:

@@ -34,7 +34,11 @@ class ImageForm:
     row_shape: RowShape | None = None
 
     def load(self, X: Any, *, verbose: bool = False) -> LoadedImages:
-        """Return checked images from an array, a collection, or paths, brought to this form where they are files."""
+        """Return checked images from an array, a collection, or paths.
+
+        Files and collections are brought to the frame of this form, or refused where they ask for another one. An
+        array must hold the pixels as the network takes them: its images may be tiles or windows of any size.
+        """
         images = load_any(X, self.frame, self.row_shape, verbose=verbose)
         check_like_training(form_of(images), self.channels, self.pixels)
         return images
@@ -45,13 +49,13 @@ def load_any(
 ) -> LoadedImages:
     """Return checked images from rows, an array, a collection, or whatever `as_collection` understands.
 
-    A collection that has a frame of its own keeps it.
+    What the frame of a collection leaves open is taken from `frame`; one that contradicts it is refused.
     """
     X = as_collection(X)
     if row_shape is not None and not isinstance(X, ImageCollection):
         return images_of_rows(np.asarray(X), row_shape)
-    if isinstance(X, ImageCollection) and X.is_whole and X.frame == AS_IT_IS:
-        X = X.framed(frame)
+    if isinstance(X, ImageCollection):
+        X = X.framed_for_model(frame)
     return load_images(X, verbose=verbose)
 
 

@@ -35,6 +35,36 @@ AS_IT_IS = Frame()
 """Leaves images alone."""
 
 
+def complete_frame(own: Frame, trained: Frame) -> Frame:
+    """Return the frame of a collection with what it leaves open taken from the frame that a model was trained with.
+
+    Two frames that ask for different colours or sizes are refused.
+
+    Examples
+    --------
+    >>> complete_frame(Frame(color="rgb"), Frame("rgb", "resize", (64, 64)))
+    Frame(color='rgb', fit='resize', size=(64, 64))
+    """
+    color = trained.color if own.color == "keep" else own.color
+    sized = trained if own.fit == "keep" else own
+    same_size = trained.fit == "keep" or (trained.fit, trained.size) == (sized.fit, sized.size)
+    if trained.color not in ("keep", color) or not same_size:
+        raise ValueError(
+            f"The collection has images {describe_frame(own)}, but the model was trained on images"
+            f" {describe_frame(trained)}; open the collection without a color or size of its own, and those of the"
+            " model are used."
+        )
+    return Frame(color, sized.fit, sized.size)
+
+
+def describe_frame(frame: Frame) -> str:
+    """Say what is done to images, to follow the word images."""
+    done = [] if frame.color == "keep" else [f"converted to {frame.color}"]
+    if frame.size is not None:
+        done.append(f"{'resized' if frame.fit == 'resize' else 'cropped'} to {frame.size[0]}x{frame.size[1]} pixels")
+    return " and ".join(done) or "as they are"
+
+
 def frame_image(image: np.ndarray, frame: Frame) -> np.ndarray:
     """Return an image (height, width, channels) in the form that `frame` asks for."""
     image = to_color(image, frame.color)
@@ -54,7 +84,7 @@ def to_color(image: np.ndarray, color: Color) -> np.ndarray:
         return np.repeat(image, 3, axis=2)
     if color == "grey" and channels == 3:
         grey = image.astype(np.float32) @ _GREY_WEIGHTS
-        return (grey if image.dtype == np.float32 else np.rint(grey).astype(image.dtype))[..., None]
+        return _to_depth(grey, image.dtype)[..., None]
     raise ValueError(f"an image with {channels} channels cannot become {color}; use color='keep'")
 
 
@@ -69,8 +99,13 @@ def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
         np.asarray(Image.fromarray(plane).resize(size[::-1], Image.Resampling.BILINEAR))
         for plane in np.moveaxis(image.astype(np.float32), 2, 0)
     ]
-    scaled = np.stack(planes, axis=2)
-    return scaled if image.dtype == np.float32 else np.rint(scaled).astype(image.dtype)
+    return _to_depth(np.stack(planes, axis=2), image.dtype)
+
+
+def _to_depth(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Return values of single precision as `dtype`, rounded if it holds whole numbers."""
+    whole = np.issubdtype(dtype, np.integer)
+    return (np.rint(values) if whole else values).astype(dtype, copy=False)
 
 
 def crop_middle(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:

@@ -5,15 +5,17 @@ colour models become RGB, an alpha channel is dropped, and the orientation that 
 """
 
 import io
+import logging
+import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import imagecodecs
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from lmfcn.data.png import deep_colour_png_size, read_deep_colour_png
 from lmfcn.data.tiff import is_tiff, read_tiff, tiff_shape
 
 LARGEST_IMAGE = 175_000_000
@@ -25,6 +27,12 @@ _FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM")
 _KEPT_MODES = {"L": "uint8", "RGB": "uint8", "I;16": "uint16", "I;16L": "uint16", "I;16B": "uint16", "F": "float"}
 _GREY_MODES = {"1", "LA", "La"}
 _EMPTY = "is empty (0 bytes)"
+
+_PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_DEEP_PNG_CHANNELS = {2: 3, 4: 1, 6: 3}  # without alpha, by colour type: RGB, grey with alpha, RGB with alpha
+
+# libpng's warnings about odd but readable files would otherwise be printed; applications still can ask for them.
+logging.getLogger("imagecodecs").addHandler(logging.NullHandler())
 
 
 class ImageError(ValueError):
@@ -180,9 +188,9 @@ def _decode(data: bytes, max_pixels: int) -> np.ndarray:
             image = read_tiff(file)
         if image is not None:
             return image
-    elif (size := deep_colour_png_size(data)) is not None:
-        _check_size(*size, max_pixels)
-        return read_deep_colour_png(data)
+    elif (shape := _deep_png_shape(data)) is not None:
+        _check_size(*shape[:2], max_pixels)
+        return np.ascontiguousarray(imagecodecs.png_decode(data)[..., : shape[2]])
     with Image.open(io.BytesIO(data), formats=_FORMATS) as picture:
         _check_size(picture.height, picture.width, max_pixels)
         return _to_array(ImageOps.exif_transpose(picture))
@@ -194,8 +202,8 @@ def _probe(file: Any, max_pixels: int) -> ImageInfo:
     if is_tiff(start):
         height, width, channels, pixels = tiff_shape(file)
         info = ImageInfo(height, width, channels, pixels, "TIFF")
-    elif (size := deep_colour_png_size(start)) is not None:
-        info = ImageInfo(*size, 1 if start[25] == 4 else 3, "uint16", "PNG")
+    elif (shape := _deep_png_shape(start)) is not None:
+        info = ImageInfo(*shape, "uint16", "PNG")
     else:
         with Image.open(file, formats=_FORMATS) as picture:
             turned = picture.getexif().get(0x0112, 1) >= 5
@@ -206,6 +214,18 @@ def _probe(file: Any, max_pixels: int) -> ImageInfo:
             info = ImageInfo(height, width, channels, pixels, picture.format or "unknown")
     _check_size(info.height, info.width, max_pixels)
     return info
+
+
+def _deep_png_shape(start: bytes) -> tuple[int, int, int] | None:
+    """Return height, width and channels of a PNG with 16 bits in several channels, which Pillow cuts to 8; else None.
+
+    Alpha is not counted.
+    """
+    if not start.startswith(_PNG_SIGNATURE) or len(start) < 29 or start[24] != 16:
+        return None
+    width, height = struct.unpack(">II", start[16:24])
+    channels = _DEEP_PNG_CHANNELS.get(start[25])
+    return None if channels is None else (height, width, channels)
 
 
 def _check_size(height: int, width: int, max_pixels: int) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from lmfcn.data.arrays import SMALLEST_SIDE
 from lmfcn.data.collections import ImageCollection
 from lmfcn.data.images import ImageError, ImageInfo
-from lmfcn.data.leaks import Duplicates, describe_pairs, find_duplicates
+from lmfcn.data.leaks import Duplicates, describe_groups, find_duplicates
 from lmfcn.data.store import in_parallel
 from lmfcn.progress import item_progress
 
@@ -30,7 +30,7 @@ class Inspection:
     split : Counter or None
     unreadable : list of ImageError
     duplicates : list of str
-        Pairs of files, described.
+        Groups of files that are the same or nearly the same, described.
     problems : list of str
         What makes training impossible.
     doubts : list of str
@@ -111,7 +111,7 @@ def _judge(
         groups_per_class=groups,
         split=None if collection.split is None else Counter(map(str, collection.split)),
         unreadable=unreadable,
-        duplicates=[] if sound is None else describe_pairs(sound, duplicates),
+        duplicates=[] if sound is None else describe_groups(sound, duplicates),
         problems=_problems(classes, forms, infos, unreadable),
         doubts=_doubts(classes, groups, labels, duplicates),
     )
@@ -142,13 +142,13 @@ def _doubts(
         doubts.append(f"The largest class has more than {_IMBALANCE} times the images of the smallest.")
     if groups is not None:
         doubts += [f"All images of class {name!r} are in one group." for name, n in groups.items() if n == 1]
-    if duplicates.all_pairs:
-        n_pairs = len(duplicates.all_pairs)
-        doubts.append(f"Images that are the same or nearly the same: {n_pairs} {'pair' if n_pairs == 1 else 'pairs'}.")
-    if len(labels):
-        n_unlike = sum(labels[first] != labels[second] for first, second in duplicates.all_pairs)
-        if n_unlike:
-            doubts.append(f"Of these, {n_unlike} with different labels.")
+    groups_of_same = duplicates.all_groups
+    if groups_of_same:
+        count = "1 group" if len(groups_of_same) == 1 else f"{len(groups_of_same)} groups"
+        doubts.append(f"Images that are the same or nearly the same: {duplicates.n_images} in {count}.")
+    n_unlike = sum(len(np.unique(labels[list(group)])) > 1 for group in groups_of_same) if len(labels) else 0
+    if n_unlike:
+        doubts.append(f"Of these groups, {n_unlike} {'has' if n_unlike == 1 else 'have'} different labels.")
     return doubts
 
 

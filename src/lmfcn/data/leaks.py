@@ -3,9 +3,8 @@
 import hashlib
 import warnings
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 
 import numpy as np
 
@@ -20,32 +19,73 @@ THUMBNAIL, COARSE = 32, 8
 _BANDS, _BAND_BITS = 4, 16
 _NEAR = _BANDS - 1  # bits by which near-duplicates may differ: one band of bits is then still the same
 _ALIKE = 0.9  # correlation of the details that confirms them
+_BLOCK = 256  # images that are compared with as many others at once
+_NAMED = 3  # files of a group that are named; the others are counted
 
-Pair = tuple[int, int]
+Group = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Pairs of positions in a collection; each pair is listed once, under the strongest thing it shares.
+    """Groups of positions in a collection, each in ascending order.
 
-    `unreadable` are the files that could not be compared.
+    Groups take memory in proportion to the images, where pairs would take its square.
+
+    Attributes
+    ----------
+    identical_files : list of tuple of int
+        Images whose files have the same content.
+    identical_pixels : list of tuple of int
+        Images with the same pixels, not all of them in identical files.
+    near_duplicates : list of tuple of int
+        Images each of which is nearly the same as another one of its group. Identical images are in it together, and
+        in a group of their own above.
+    unreadable : list of ImageError
+        Files that could not be compared.
     """
 
-    identical_files: list[Pair]
-    identical_pixels: list[Pair]
-    near_duplicates: list[Pair]
+    identical_files: list[Group]
+    identical_pixels: list[Group]
+    near_duplicates: list[Group]
     unreadable: list[ImageError] = field(default_factory=list)
 
     @property
-    def all_pairs(self) -> list[Pair]:
-        """All pairs, the surest first."""
+    def all_groups(self) -> list[Group]:
+        """All groups, the surest first."""
         return self.identical_files + self.identical_pixels + self.near_duplicates
+
+    @property
+    def n_images(self) -> int:
+        """Number of images that are in a group."""
+        return len({position for group in self.all_groups for position in group})
+
+
+@dataclass(frozen=True)
+class _Fingerprint:
+    """Hashes of the file and the pixels of an image, and what stays nearly the same when it changes a little.
+
+    `perceptual` has 64 bits. `details` is a thumbnail without its coarse brightness, which many images share, scaled
+    to length 1.
+    """
+
+    file: bytes
+    pixels: bytes
+    perceptual: int
+    details: np.ndarray
+
+
+@dataclass
+class _Same:
+    """Positions of images with the same pixels, hashes of their files, and the fingerprint of the first."""
+
+    first: _Fingerprint
+    positions: list[int] = field(default_factory=list)
+    files: set[bytes] = field(default_factory=set)
 
 
 def find_duplicates(collection: ImageCollection, *, verbose: bool = False) -> Duplicates:
     """Compare all images of a collection with each other, without holding them in memory."""
-    readable: list[int] = []
-    rows = []
+    by_pixels: dict[bytes, _Same] = {}
     unreadable: list[ImageError] = []
     with item_progress("Comparing images", len(collection), visible=verbose) as advance:
         results = in_parallel(lambda position: _fingerprint(collection, position), range(len(collection)))
@@ -53,27 +93,28 @@ def find_duplicates(collection: ImageCollection, *, verbose: bool = False) -> Du
             if isinstance(result, ImageError):
                 unreadable.append(result)
             else:
-                readable.append(position)
-                rows.append(result)
+                same = by_pixels.setdefault(result.pixels, _Same(result))
+                same.positions.append(position)
+                same.files.add(result.file)
             advance()
-    if not rows:
-        return Duplicates([], [], [], unreadable)
-    file_hashes, pixel_hashes, perceptual, details = zip(*rows, strict=True)
-    files = _equal_pairs(file_hashes)
-    pixels = _equal_pairs(pixel_hashes) - files
-    near = _near_pairs(np.array(perceptual, dtype=np.uint64), np.stack(details)) - files - pixels
-
-    def in_collection(pairs: set[Pair]) -> list[Pair]:
-        return sorted((readable[first], readable[second]) for first, second in pairs)
-
-    return Duplicates(in_collection(files), in_collection(pixels), in_collection(near), unreadable)
+    return _duplicates(list(by_pixels.values()), unreadable)
 
 
-def _fingerprint(collection: ImageCollection, position: int) -> tuple[bytes, bytes, int, np.ndarray]:
-    """Return hashes of the file and of the pixels, 64 bits that small changes leave nearly alone, and the details.
+def _duplicates(distinct: list[_Same], unreadable: list[ImageError]) -> Duplicates:
+    """Sort images that differ in their pixels, each with its copies, into groups."""
+    repeated = [same for same in distinct if len(same.positions) > 1]
+    return Duplicates(
+        identical_files=[tuple(same.positions) for same in repeated if len(same.files) == 1],
+        identical_pixels=[tuple(same.positions) for same in repeated if len(same.files) > 1],
+        near_duplicates=[
+            tuple(sorted(position for number in group for position in distinct[number].positions))
+            for group in _near_groups([same.first for same in distinct])
+        ],
+        unreadable=unreadable,
+    )
 
-    Details are a thumbnail without its coarse brightness, which many images share, scaled to length 1.
-    """
+
+def _fingerprint(collection: ImageCollection, position: int) -> _Fingerprint:
     image = collection[position]
     pixels = hashlib.sha256(repr((image.shape, image.dtype.str)).encode() + image.tobytes()).digest()
     path = collection.file_of(position)
@@ -90,31 +131,50 @@ def _fingerprint(collection: ImageCollection, position: int) -> tuple[bytes, byt
     length = float(np.linalg.norm(detail))
     perceptual = int.from_bytes(np.packbits(bits).tobytes(), "big")
     # Half precision tells images apart as well, and a hundred thousand thumbnails take half the memory.
-    return files, pixels, perceptual, (detail / max(length, 1e-6)).astype(np.float16)
+    return _Fingerprint(files, pixels, perceptual, (detail / max(length, 1e-6)).astype(np.float16))
 
 
-def _equal_pairs(keys: Sequence[bytes]) -> set[Pair]:
-    places = defaultdict(list)
-    for position, key in enumerate(keys):
-        places[key].append(position)
-    return {pair for members in places.values() if len(members) > 1 for pair in combinations(members, 2)}
+def _near_groups(images: Sequence[_Fingerprint]) -> list[list[int]]:
+    """Return groups of numbers of images that are linked by near-duplicates, by their first member."""
+    textured = [number for number, image in enumerate(images) if image.details.any()]  # others correlate with nothing
+    if not textured:
+        return []
+    perceptual = np.array([images[number].perceptual for number in textured], dtype=np.uint64)
+    details = np.stack([images[number].details for number in textured])
+    labels = np.arange(len(textured))
+    for first, second in _candidates(perceptual):
+        _join_alike(labels, first, second, perceptual, details)
+    groups = defaultdict(list)
+    for number, label in zip(textured, labels.tolist(), strict=True):
+        groups[label].append(number)
+    return [members for members in groups.values() if len(members) > 1]
 
 
-def _near_pairs(perceptual: np.ndarray, details: np.ndarray) -> set[Pair]:
-    """Pairs whose hashes differ in few bits and whose details correlate."""
-    pairs: set[Pair] = set()
+def _candidates(perceptual: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield blocks of indices whose hashes share a band of bits, to be compared with each other."""
     for band in range(_BANDS):
         part = (perceptual >> np.uint64(band * _BAND_BITS)) & np.uint64(2**_BAND_BITS - 1)
         order = np.argsort(part, kind="stable")
         starts = np.flatnonzero(np.diff(part[order])) + 1
         for members in np.split(order, starts):
-            for i, first in enumerate(members[:-1]):
-                others = members[i + 1 :]
-                others = others[np.bitwise_count(perceptual[first] ^ perceptual[others]) <= _NEAR]
-                correlation = details[others].astype(np.float32) @ details[first].astype(np.float32)
-                alike = others[correlation > _ALIKE]
-                pairs |= {(int(min(first, other)), int(max(first, other))) for other in alike}
-    return pairs
+            blocks = [members[start : start + _BLOCK] for start in range(0, len(members), _BLOCK)]
+            if len(members) > 1:
+                yield from ((first, second) for i, first in enumerate(blocks) for second in blocks[i:])
+
+
+def _join_alike(
+    labels: np.ndarray, first: np.ndarray, second: np.ndarray, perceptual: np.ndarray, details: np.ndarray
+) -> None:
+    """Give one label to images whose hashes differ in few bits and whose details correlate."""
+    near = np.bitwise_count(perceptual[first, None] ^ perceptual[second]) <= _NEAR
+    near &= labels[first, None] != labels[second]  # thousands of images that are alike are soon one group
+    if not near.any():
+        return
+    correlation = details[first].astype(np.float32) @ details[second].astype(np.float32).T
+    rows, columns = np.nonzero(near & (correlation > _ALIKE))
+    for one, other in zip(first[rows].tolist(), second[columns].tolist(), strict=True):
+        if labels[one] != labels[other]:
+            labels[labels == labels[other]] = labels[one]
 
 
 class LeakError(ValueError):
@@ -128,8 +188,8 @@ class LeakWarning(UserWarning):
 def check_split(collection: ImageCollection, parts: Split, *, verbose: bool = False) -> Duplicates:
     """Look for what two sides of a split share.
 
-    Groups on two sides are an error. Identical and nearly identical images on two sides are a warning with
-    the pairs; they are also returned.
+    Groups of the collection on two sides are an error. Identical and nearly identical images on two sides are a
+    warning that names some of them; all of them are returned.
     """
     side = _sides(len(collection), parts)
     if collection.groups is not None:
@@ -138,7 +198,7 @@ def check_split(collection: ImageCollection, parts: Split, *, verbose: bool = Fa
     if found.unreadable:
         raise CollectionError(found.unreadable)
     across = _across(found, side)
-    lines = describe_pairs(collection, across)
+    lines = describe_groups(collection, across)
     if lines:
         more = f"\n  ... and {len(lines) - 20} more" if len(lines) > 20 else ""
         warnings.warn(
@@ -149,20 +209,27 @@ def check_split(collection: ImageCollection, parts: Split, *, verbose: bool = Fa
     return across
 
 
-def pairs_across(found: Duplicates, parts: Split, n_images: int) -> Duplicates:
-    """Return the pairs among those of a collection that a split puts on two sides."""
+def groups_across(found: Duplicates, parts: Split, n_images: int) -> Duplicates:
+    """Return the groups among those of a collection that a split puts on two sides, without unused images."""
     return _across(found, _sides(n_images, parts))
 
 
-def describe_pairs(collection: ImageCollection, duplicates: Duplicates) -> list[str]:
-    """Say which files are duplicates of which, and in what way."""
+def describe_groups(collection: ImageCollection, duplicates: Duplicates) -> list[str]:
+    """Say which files are duplicates of each other, and in what way; of many, the first are named."""
     kinds = (
         ("identical files", duplicates.identical_files),
         ("identical pixels", duplicates.identical_pixels),
         ("nearly identical", duplicates.near_duplicates),
     )
     paths = collection.paths
-    return [f"{paths[first]} and {paths[second]} ({what})" for what, pairs in kinds for first, second in pairs]
+    return [f"{_names(paths, group)} ({what})" for what, groups in kinds for group in groups]
+
+
+def _names(paths: Sequence[str], group: Group) -> str:
+    names = [paths[position] for position in group[:_NAMED]]
+    if len(group) > _NAMED:
+        return f"{', '.join(names)} and {len(group) - _NAMED} more"
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _sides(n_images: int, parts: Split) -> np.ndarray:
@@ -175,15 +242,14 @@ def _sides(n_images: int, parts: Split) -> np.ndarray:
 
 def _across(found: Duplicates, side: np.ndarray) -> Duplicates:
     return Duplicates(
-        [pair for pair in found.identical_files if _apart(side, pair)],
-        [pair for pair in found.identical_pixels if _apart(side, pair)],
-        [pair for pair in found.near_duplicates if _apart(side, pair)],
+        _apart(found.identical_files, side), _apart(found.identical_pixels, side), _apart(found.near_duplicates, side)
     )
 
 
-def _apart(side: np.ndarray, pair: Pair) -> bool:
-    first, second = side[list(pair)]
-    return bool(first != second and first >= 0 and second >= 0)
+def _apart(groups: Iterable[Group], side: np.ndarray) -> list[Group]:
+    """Return the used images of the groups that are on more than one side."""
+    used = [tuple(position for position in group if side[position] >= 0) for group in groups]
+    return [group for group in used if len({int(side[position]) for position in group}) > 1]
 
 
 def _check_groups_apart(groups: np.ndarray, side: np.ndarray) -> None:

@@ -14,6 +14,7 @@ from lmfcn.data.framing import Frame, frame_image, framed_size
 from lmfcn.data.images import ImageError, ImageInfo, probe_image, read_image
 
 CACHE_BYTES = 2**30
+_VALUE_BYTES = {"uint8": 1, "uint16": 2, "float": 4}  # by kind of pixels, as files are read
 Result = TypeVar("Result")
 
 
@@ -89,11 +90,19 @@ class ImageStore:
         channels = {"grey": 1, "rgb": 3}.get(self.frame.color, info.channels)
         return channels, info.pixels
 
+    def value_bytes(self, number: int) -> int:
+        """Return how many bytes one channel of one pixel takes."""
+        if isinstance(self.source, np.ndarray):
+            return self.source.dtype.itemsize
+        return _VALUE_BYTES.get(self.info(number).pixels, 8)
+
     def _framed(self, number: int, image: np.ndarray) -> np.ndarray:
         try:
-            return frame_image(image, self.frame)
+            framed = frame_image(image, self.frame)
         except ValueError as error:
             raise ImageError(self.name(number), str(error)) from error
+        # A view would keep the whole image in memory, which the cache does not count.
+        return framed.copy() if framed.nbytes < image.nbytes and framed.base is not None else framed
 
     def _remember(self, number: int, image: np.ndarray) -> None:
         with self._lock:

@@ -1,11 +1,13 @@
 """TIFF files: 8 and 16 bits, floating point, many channels, strips and tiles."""
 
+import io
 import lzma
 import zlib
 from typing import Any
 
 import numpy as np
 import tifffile
+from PIL import Image
 
 _STARTS = (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+")
 _GREY_OR_COLOUR = {0, 1, 2}  # white is zero, black is zero, RGB; the rest is left to Pillow
@@ -16,6 +18,29 @@ _UNPACKERS: dict[int, Any] = {  # by the number of the compression
     50013: zlib.decompressobj,
     34925: lzma.LZMADecompressor,
 }
+_OTHER_STREAMS = {
+    1,
+    2,
+    3,
+    4,
+    5,
+    32773,
+    34926,
+    50000,
+}  # none, CCITT, LZW, PackBits, Zstandard: bounded by their decoders
+_PICTURES = {  # blocks that are images themselves, with a size of their own
+    7: "JPEG",
+    33007: "JPEG",
+    34892: "JPEG",
+    33003: "JPEG2000",
+    33004: "JPEG2000",
+    33005: "JPEG2000",
+    34712: "JPEG2000",
+    34933: "PNG",
+    34927: "WEBP",
+    50001: "WEBP",
+}
+_OLD_JPEG = 6  # left to Pillow
 _PADDING = 2  # blocks may be this many times as large as their pixels
 _ORIENTATION, _FIRST_TURNED = 274, 5
 
@@ -45,35 +70,41 @@ def read_tiff(file: Any) -> np.ndarray | None:
     file.seek(0)
     with tifffile.TiffFile(file) as tiff:
         page, series = _first_page(tiff), tiff.series[0]
-        if page.photometric not in _GREY_OR_COLOUR:
+        if page.photometric not in _GREY_OR_COLOUR or page.compression == _OLD_JPEG:
             return None
         _check_packed(file, series)
-        try:
-            image = series.asarray()
-        except ValueError as error:
-            if "imagecodecs" not in str(error):
-                raise
-            if page.bitspersample > 8 and page.samplesperpixel > 1:
-                raise ValueError(
-                    f"{page.compression.name} compression of deep colour needs: pip install imagecodecs"
-                ) from error
-            return None
+        image = series.asarray()
         image = _channels_last(image, series.axes)
         image = image[..., : image.shape[2] - n_alpha(page)]
         return np.ascontiguousarray(_turn(usual_pixels(image, inverted=page.photometric == 0), orientation(page)))
 
 
 def _check_packed(file: Any, series: Any) -> None:
-    """Refuse blocks that unpack to more than they should; without imagecodecs nothing else would stop them."""
+    """Refuse blocks that unpack to more than they should, and compressions for which that cannot be told."""
     for page in series.pages:
-        unpacker = _UNPACKERS.get(int(page.compression)) if page is not None else None
-        if unpacker is None:
+        if page is None or page.compression in _OTHER_STREAMS:
             continue
-        limit = _PADDING * int(np.prod(page.chunks, dtype=np.int64)) * page.dtype.itemsize
+        _check_compression(page)
+        n_values = _PADDING * int(np.prod(page.chunks, dtype=np.int64))
         for offset, count in zip(page.dataoffsets, page.databytecounts, strict=True):
             file.seek(offset)
-            if len(unpacker().decompress(file.read(count), limit + 1)) > limit:
+            if count and not _is_bounded(page, file.read(count), n_values):
                 raise ValueError("a block of pixel data is larger than it should be")
+
+
+def _check_compression(page: Any) -> None:
+    if page.compression not in _UNPACKERS and page.compression not in _PICTURES:
+        name = getattr(page.compression, "name", page.compression)
+        raise ValueError(f"{name} compression cannot be read; save it with deflate, LZW or JPEG")
+
+
+def _is_bounded(page: Any, block: bytes, n_values: int) -> bool:
+    """Tell whether a block unpacks to at most `n_values` values."""
+    if page.compression in _PICTURES:
+        with Image.open(io.BytesIO(block), formats=[_PICTURES[page.compression]]) as picture:
+            return picture.width * picture.height <= n_values
+    limit = n_values * int(page.dtype.itemsize)
+    return len(_UNPACKERS[page.compression]().decompress(block, limit + 1)) <= limit
 
 
 def _first_page(tiff: tifffile.TiffFile) -> Any:

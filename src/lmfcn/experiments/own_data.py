@@ -11,7 +11,7 @@ from lmfcn.data.collections import ImageCollection
 from lmfcn.data.framing import Color
 from lmfcn.data.images import CollectionError
 from lmfcn.data.inspection import Inspection
-from lmfcn.data.leaks import describe_pairs, find_duplicates, pairs_across
+from lmfcn.data.leaks import describe_groups, find_duplicates, groups_across
 from lmfcn.data.sources import open_collection
 from lmfcn.data.splits import Split, split
 from lmfcn.experiments.tasks import Parts, parts_at
@@ -31,9 +31,9 @@ class DataSummary:
     size : int or None
         Side in pixels that all images were brought to, if they were.
     duplicates : list of str
-        Pairs of images that are the same or nearly the same, described.
+        Groups of images that are the same or nearly the same, described.
     n_leaks : list of int
-        How many of these pairs each repeat has on two sides of its division.
+        How many of these groups each repeat has on two sides of its division.
     """
 
     found: Inspection
@@ -46,12 +46,12 @@ class DataSummary:
         """Say whether the same image may have been learnt from and tested on."""
         if not self.duplicates:
             return "No image is the same or nearly the same as another."
-        pairs = f"Pairs of images that are the same or nearly the same: {len(self.duplicates)}"
+        groups = f"Groups of images that are the same or nearly the same: {len(self.duplicates)}"
         most = max(self.n_leaks)
         if most == 0:
-            return f"{pairs}; none is on two sides of a division."
+            return f"{groups}; none is on two sides of a division."
         return (
-            f"{pairs}; up to {most} of them {'is' if most == 1 else 'are'} on two sides of a division, so that test"
+            f"{groups}; up to {most} of them {'is' if most == 1 else 'are'} on two sides of a division, so that test"
             " accuracies may be too good. Remove duplicates, or give images that belong together the same group."
         )
 
@@ -119,6 +119,6 @@ def look_at(images: ImageCollection, seeds: Sequence[int], *, verbose: bool = Fa
     duplicates = find_duplicates(images, verbose=verbose)
     if duplicates.unreadable:
         raise CollectionError(duplicates.unreadable)
-    n_leaks = [len(pairs_across(duplicates, parts, len(images)).all_pairs) for parts in divisions]
+    n_leaks = [len(groups_across(duplicates, parts, len(images)).all_groups) for parts in divisions]
     size = None if images.frame.size is None else images.frame.size[0]
-    return DataSummary(images.summary(), size, describe_pairs(images, duplicates), n_leaks)
+    return DataSummary(images.summary(), size, describe_groups(images, duplicates), n_leaks)

@@ -10,7 +10,6 @@ import torch
 from lmfcn.algorithm.calibration import expected_calibration_error
 from lmfcn.data.collections import ImageCollection
 from lmfcn.data.fingerprint import image_digests, unpack_digests
-from lmfcn.data.framing import AS_IT_IS
 from lmfcn.inference.intervals import Estimate, balanced_recall
 from lmfcn.inference.model import TextureModel
 
@@ -143,8 +142,7 @@ def count_training_images(model: TextureModel, images: ImageCollection) -> int |
     known = unpack_digests(model.record.get("image_digests"))
     if not known:
         return None
-    framed = images.framed(model.form.frame) if images.is_whole and images.frame == AS_IT_IS else images
-    return sum(digest in known for digest in image_digests(framed))
+    return sum(digest in known for digest in image_digests(images.framed_for_model(model.form.frame)))
 
 
 def _coverage(model: TextureModel, numbers: np.ndarray, predicted: np.ndarray) -> list[Coverage]:

@@ -133,7 +133,7 @@ class TiledTiff(LargeImage):
         except ValueError as error:
             if "imagecodecs" in str(error):
                 raise ImportError(
-                    f"{self.path} is compressed by {page.compression.name}, which needs: pip install 'lmfcn[wsi]'."
+                    f"{self.path} is compressed by {page.compression.name}, which needs: pip install imagecodecs."
                 ) from error
         except Exception:
             return  # of course: there was nothing to decode

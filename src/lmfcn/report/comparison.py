@@ -21,7 +21,7 @@ from lmfcn.report.pictures import examples, hard_images
 from lmfcn.report.rivals import learning_curves, strip_plot
 from lmfcn.report.style import as_svg
 
-_SHOWN_PAIRS, _SHOWN_SIZES, _SHOWN_EXAMPLES, _CLASSES_WITH_EXAMPLES = 10, 8, 4, 24
+_SHOWN_GROUPS, _SHOWN_SIZES, _SHOWN_EXAMPLES, _CLASSES_WITH_EXAMPLES = 10, 8, 4, 24
 _DRAWN_REPEATS = 5
 """Curves of more repeats could not be told apart."""
 
@@ -132,7 +132,7 @@ def _data(outcome: Outcome) -> dict[str, Any]:
         "data": data,
         "examples": examples(images, np.asarray(images.labels), _SHOWN_EXAMPLES, _CLASSES_WITH_EXAMPLES),
         "counts": [_counted(title, counts) for title, counts in _counters(outcome)],
-        "pairs": data.duplicates[:_SHOWN_PAIRS],
+        "duplicates": data.duplicates[:_SHOWN_GROUPS],
         "n_parts": (first.n_train, first.n_validation, first.n_test),
         "shares": [f"{share:.0%}".replace("%", " %") for share in FRACTIONS],
     }
