@@ -270,6 +270,55 @@ def test_with_a_head_all_support_vectors_move_even_without_anchors(small_problem
     assert float(descent.head.linear.weight.detach().abs().max()) > 0
 
 
+def as_they_were(network) -> list[torch.Tensor]:
+    return [weight.detach().clone() for weight in network.parameters()]
+
+
+@pytest.fixture
+def easy_problem(random):
+    """Two classes that differ in brightness: most images are settled from the start."""
+    images = random.integers(0, 60, (60, 10, 10, 1)).astype(np.uint8)
+    images[::2] += np.linspace(0, 195, 30).astype(np.uint8)[:, None, None, None]
+    return images, torch.arange(60) % 2
+
+
+def test_terms_of_weight_0_move_nothing(easy_problem, generator):
+    images, labels = easy_problem
+    settings = Settings(anchor_weight=0.0, sh_close=1, batch_size=2, passes=1)
+    network = TextureFCN(1, 4, (4, 4), generator=generator)
+    space = make_space(network, images, labels, settings)
+    assert len(space.margin.settled) > 10
+    assert set(space.margin.settled.tolist()) <= set(space.anchors.moved.tolist())
+    descent = Descent(network, labels, settings, generator)
+    assert descent.moved(space).tolist() == space.margin.support.tolist()
+    assert descent.back_propagate(images, space, epoch=0) == len(space.margin.support)
+
+
+def test_no_term_at_all_moves_nothing(easy_problem, generator):
+    images, labels = easy_problem
+    settings = Settings(anchor_weight=0.0, head_weight=0.0, sh_close=1)
+    network = TextureFCN(1, 4, (4, 4), generator=generator)
+    before = as_they_were(network)
+    descent = Descent(network, labels, settings, generator)
+    assert descent.back_propagate(images, make_space(network, images, labels, settings), epoch=0) == 0
+    assert all(map(torch.equal, before, network.parameters()))
+
+
+def test_a_batch_without_any_cost_takes_no_step(easy_problem, generator):
+    # Support vectors have the head's cost. Of the settled images only the first has an anchor.
+    images, labels = easy_problem
+    settings = Settings(sv_close=0, wr_close=0, sh_close=1, batch_size=1, passes=1)
+    network = TextureFCN(1, 4, (4, 4), generator=generator)
+    space = make_space(network, images, labels, settings)
+    first = torch.arange(len(space.margin.settled)) == 0
+    space = replace(space, anchors=replace(space.anchors, opposite=space.anchors.opposite.only_where(first)))
+    descent = Descent(network, labels, settings, generator)
+    assert len(descent.moved(space)) == len(images)
+    steps = []
+    descent.optimizer.register_step_post_hook(lambda *_: steps.append(1))
+    assert descent.back_propagate(images, space, epoch=0) == len(steps) == len(space.margin.support) + 1
+
+
 def all_views(image: torch.Tensor, views: str) -> list[torch.Tensor]:
     """The ways to lay an image (c, h, w) down, written out."""
     flips = [image, image.flip(1), image.flip(2), image.flip(1).flip(2)]

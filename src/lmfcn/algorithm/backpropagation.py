@@ -132,6 +132,8 @@ class Descent:
         self.network.train()
         n_images = 0
         for batch in self._batches(images, self.moved(space).cpu().numpy()):
+            if not self._costs_anything(torch.from_numpy(batch).to(device), space):
+                continue  # a step without a gradient would still decay the weights and follow the momentum
             pixels = random_views(to_batch(take(images, batch), device), self.settings.views, self.generator)
             with convolutions_in(bfloat16=self.bfloat16, device=device):
                 latents = self.network(pixels)
@@ -148,10 +150,20 @@ class Descent:
         return n_images
 
     def moved(self, space: LatentSpace) -> Tensor:
-        """Return the images (m,) that an epoch moves: those with anchors and, for the head, all support vectors."""
+        """Return the images (m,) that an epoch moves: those of the anchors' terms and, for the head, all support vectors.
+
+        Terms with a weight of 0 move nothing.
+        """
+        anchored = space.anchors.moved if self.settings.anchor_weight else space.margin.support[:0]
         if self.head is None:
-            return space.anchors.moved
-        return torch.cat([space.anchors.moved, space.margin.support]).unique()
+            return anchored
+        return torch.cat([anchored, space.margin.support]).unique()
+
+    def _costs_anything(self, images: Tensor, space: LatentSpace) -> bool:
+        """Tell whether a term that is switched on costs something for at least one of the images (b,)."""
+        if self.head is not None and bool(torch.isin(images, space.margin.support).any()):
+            return True
+        return bool(self.settings.anchor_weight) and bool(torch.isin(images, space.anchors.anchored).any())
 
     def _loss(self, latents: Tensor, images: Tensor, space: LatentSpace) -> Tensor:
         loss = latents.new_zeros(())
