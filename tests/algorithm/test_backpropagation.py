@@ -2,7 +2,7 @@
 
 import copy
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from lmfcn.algorithm.encode import encode, to_batch
 from lmfcn.algorithm.history import Stopwatch
 from lmfcn.algorithm.latent_space import survey
 from lmfcn.algorithm.network import TextureFCN
-from lmfcn.algorithm.settings import Settings
+from lmfcn.algorithm.settings import PRESETS, Settings
 
 PAPER = Settings(
     sv_close=3,
@@ -95,6 +95,19 @@ def test_permuting_the_images_leaves_the_losses_as_they_are(settings):
     assert fast_losses(latents[order], labels[order], settings) == pytest.approx(
         fast_losses(latents, labels, settings), rel=1e-5
     )
+
+
+def test_the_correction_of_the_paper_preset_is_the_letter_of_its_equations():
+    names = {field.name for field in fields(Settings)}
+    settings = Settings(**{name: value for name, value in PRESETS["paper"].items() if name in names})
+    latents, labels = drawn_latents(0)
+    space = survey(latents, labels, settings, Stopwatch())
+    support, wrong = space.margin.support.tolist(), space.margin.misclassified.tolist()
+    distances = [[d**0.5 for d in row] for row in oracles.squared_distances(latents.tolist())]
+    anchors = oracles.equation_7(oracles.equation_6(distances, support, wrong), wrong, settings.wr_close)
+    assert any(labels[i] != labels[j] for i, chosen in anchors.items() for j in chosen)
+    correction = losses(space.latents, torch.arange(len(labels)), space, settings).correction.item()
+    assert correction == pytest.approx(oracles.pull_loss(latents.tolist(), anchors), rel=1e-4)
 
 
 def test_total_is_the_sum_of_the_terms():
