@@ -23,7 +23,7 @@ from lmfcn import LMFCNClassifier, make_gaussians
 from lmfcn.algorithm.encode import encode
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.precision import convolutions_in, has_bfloat16
-from lmfcn.algorithm.settings import Settings
+from lmfcn.algorithm.settings import PRESETS, Settings
 from lmfcn.algorithm.training import Problem, Training
 from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.memory import reused_buffers
@@ -154,22 +154,26 @@ def epochs_in_turn(n_images: int, side: int, turns: int) -> tuple[dict[str, floa
 
 
 def growth(results: Results, *, quick: bool) -> None:
-    """Measure seconds, shares and peak memory of an epoch, each in a process of its own."""
+    """Measure seconds, shares and peak memory of an epoch, each in a process of its own; last the paper's recipe."""
     sizes = [(250, 64), (1000, 64), (2000, 64), (250, 32), (250, 128), (250, 256)] + ([] if quick else [(10_000, 64)])
     for n_images, side in sizes:
         command = [sys.executable, str(HERE / "speed.py"), "--one-epoch", str(n_images), str(side)]
         told = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
         for name, value in told.items():
             results[f"epoch of {n_images} images of {side}x{side} RGB, {name}"] = value
+    told = json.loads(subprocess.run([*command[:3], "400", "128", "--paper"], capture_output=True, check=True).stdout)
+    for name in ("milliseconds per image", "peak GB"):
+        results[f"epoch of the paper's recipe, 400 images of 128x128 RGB, {name}"] = told[name]
 
 
-def one_epoch(n_images: int, side: int) -> None:
+def one_epoch(n_images: int, side: int, *, paper: bool) -> None:
     """Measure one epoch and print what the parent wants to know."""
     images, labels = drawn(n_images, side, 3)
-    our_epoch(images[:8], labels[:8]).train_epoch(0)  # imports what the first optimiser step imports
+    changes = {name: value for name, value in PRESETS["paper"].items() if paper and hasattr(Settings, name)}
+    our_epoch(images[:8], labels[:8], **changes).train_epoch(0)  # imports what the first optimiser step imports
     start = time.perf_counter()
     with reused_buffers():
-        record, _ = our_epoch(images, labels).train_epoch(0)
+        record, _ = our_epoch(images, labels, **changes).train_epoch(0)
     seconds = time.perf_counter() - start
     told = {
         "milliseconds per image": 1000 * seconds / n_images,
@@ -222,9 +226,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--save-baseline", action="store_true")
     parser.add_argument("--one-epoch", nargs=2, type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--paper", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.one_epoch:
-        one_epoch(*arguments.one_epoch)
+        one_epoch(*arguments.one_epoch, paper=arguments.paper)
         return
     results: Results = {}
     for part in (encoding, training_step, whole_epoch, lambda r: growth(r, quick=arguments.quick), prediction, imports):

@@ -46,6 +46,20 @@ def correction_anchors(distances, labels, support, misclassified, k, *, any_clas
     }
 
 
+def equation_6(distances, support, misclassified):
+    """Z (n, n): d_ij if i is in Q, j is in S and i is not j; otherwise tau."""
+    tau, n = math.inf, len(distances)
+    return [
+        [distances[i][j] if i in misclassified and j in support and i != j else tau for j in range(n)] for i in range(n)
+    ]
+
+
+def equation_7(z, misclassified, k):
+    """The first k entries of argsort(z_q) for every q in Q; tau marks pairs that are of no interest."""
+    order = {q: sorted(range(len(z)), key=lambda j, row=z[q]: row[j]) for q in misclassified}
+    return {q: [j for j in order[q][:k] if z[q][j] < math.inf] for q in misclassified}
+
+
 def opposite_anchors(distances, labels, moved, settled, k):
     """Equation 8: j must be settled and of the other class."""
     return {i: nearest(distances, i, [j for j in settled if labels[i] != labels[j]], k) for i in moved}

@@ -87,8 +87,9 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     units : {"kernel", "latent"}, optional
         Whether the losses measure squared distances in units of the kernel (times gamma, default) or as
         they are.
-    correction_class : {"own", "any"}, default="own"
-        Class of the support vectors that misclassified images are moved to.
+    correction_class : {"own", "any"}, optional
+        Class of the support vectors that misclassified images are moved to: their own (default), or any, as in
+        equation 6 of the paper.
     stand_ins : bool, optional
         Whether correctly classified support vectors serve as anchors for a class in which every image is a
         support vector (they do by default); without them such a class cannot learn.
@@ -218,7 +219,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         views: str | None = None,
         distance: str = "squared",
         units: str | None = None,
-        correction_class: str = "own",
+        correction_class: str | None = None,
         stand_ins: bool | None = None,
         batch_size: int | Literal["all"] | None = None,
         passes: int | None = None,

@@ -128,7 +128,7 @@ def calibrated(final: FinalSVM, labels: Tensor, prior_shift: float, *, held_out:
     calibration = calibrate(final.held_out_scores, labels_out, held_out=held_out)
     if not prior_shift:
         return final.decision, calibration
-    shift = prior_shift * equal_prior_shift(labels, calibration.sharpness)
+    shift = prior_shift * equal_prior_shift(labels, calibration.sharpness, final.held_out_scores)
     decision = replace(final.decision, intercepts=final.decision.intercepts + to_like(shift, final.decision.intercepts))
     return decision, calibration.under(final.held_out_scores.cpu() + shift, labels_out)
 

@@ -123,6 +123,15 @@ def test_agree_with_the_rules_of_the_paper(images, any_class):
 
 
 @settings(deadline=None)
+@given(divided_images())
+def test_anchors_of_any_class_are_equations_6_and_7(images):
+    distances, labels, support, misclassified, _, k = images
+    z = oracles.equation_6(distances.tolist(), support.tolist(), misclassified.tolist())
+    literal = correction_anchors(distances, labels, misclassified, support, k, any_class=True)
+    assert as_dict(literal) == oracles.equation_7(z, misclassified.tolist(), k)
+
+
+@settings(deadline=None)
 @given(divided_images(), st.randoms(use_true_random=False))
 def test_permuting_the_images_permutes_the_anchors(images, shuffler):
     distances, labels, support, _, settled, k = images

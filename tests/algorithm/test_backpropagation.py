@@ -2,7 +2,7 @@
 
 import copy
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from lmfcn.algorithm.encode import encode, to_batch
 from lmfcn.algorithm.history import Stopwatch
 from lmfcn.algorithm.latent_space import survey
 from lmfcn.algorithm.network import TextureFCN
-from lmfcn.algorithm.settings import Settings
+from lmfcn.algorithm.settings import PRESETS, Settings
 
 PAPER = Settings(
     sv_close=3,
@@ -95,6 +95,19 @@ def test_permuting_the_images_leaves_the_losses_as_they_are(settings):
     assert fast_losses(latents[order], labels[order], settings) == pytest.approx(
         fast_losses(latents, labels, settings), rel=1e-5
     )
+
+
+def test_the_correction_of_the_paper_preset_is_the_letter_of_its_equations():
+    names = {field.name for field in fields(Settings)}
+    settings = Settings(**{name: value for name, value in PRESETS["paper"].items() if name in names})
+    latents, labels = drawn_latents(0)
+    space = survey(latents, labels, settings, Stopwatch())
+    support, wrong = space.margin.support.tolist(), space.margin.misclassified.tolist()
+    distances = [[d**0.5 for d in row] for row in oracles.squared_distances(latents.tolist())]
+    anchors = oracles.equation_7(oracles.equation_6(distances, support, wrong), wrong, settings.wr_close)
+    assert any(labels[i] != labels[j] for i, chosen in anchors.items() for j in chosen)
+    correction = losses(space.latents, torch.arange(len(labels)), space, settings).correction.item()
+    assert correction == pytest.approx(oracles.pull_loss(latents.tolist(), anchors), rel=1e-4)
 
 
 def test_total_is_the_sum_of_the_terms():
@@ -268,6 +281,55 @@ def test_with_a_head_all_support_vectors_move_even_without_anchors(small_problem
     assert descent.moved(space).tolist() == space.margin.support.tolist()
     assert descent.back_propagate(images, space, epoch=0) == len(space.margin.support)
     assert float(descent.head.linear.weight.detach().abs().max()) > 0
+
+
+def as_they_were(network) -> list[torch.Tensor]:
+    return [weight.detach().clone() for weight in network.parameters()]
+
+
+@pytest.fixture
+def easy_problem(random):
+    """Two classes that differ in brightness: most images are settled from the start."""
+    images = random.integers(0, 60, (60, 10, 10, 1)).astype(np.uint8)
+    images[::2] += np.linspace(0, 195, 30).astype(np.uint8)[:, None, None, None]
+    return images, torch.arange(60) % 2
+
+
+def test_terms_of_weight_0_move_nothing(easy_problem, generator):
+    images, labels = easy_problem
+    settings = Settings(anchor_weight=0.0, sh_close=1, batch_size=2, passes=1)
+    network = TextureFCN(1, 4, (4, 4), generator=generator)
+    space = make_space(network, images, labels, settings)
+    assert len(space.margin.settled) > 10
+    assert set(space.margin.settled.tolist()) <= set(space.anchors.moved.tolist())
+    descent = Descent(network, labels, settings, generator)
+    assert descent.moved(space).tolist() == space.margin.support.tolist()
+    assert descent.back_propagate(images, space, epoch=0) == len(space.margin.support)
+
+
+def test_no_term_at_all_moves_nothing(easy_problem, generator):
+    images, labels = easy_problem
+    settings = Settings(anchor_weight=0.0, head_weight=0.0, sh_close=1)
+    network = TextureFCN(1, 4, (4, 4), generator=generator)
+    before = as_they_were(network)
+    descent = Descent(network, labels, settings, generator)
+    assert descent.back_propagate(images, make_space(network, images, labels, settings), epoch=0) == 0
+    assert all(map(torch.equal, before, network.parameters()))
+
+
+def test_a_batch_without_any_cost_takes_no_step(easy_problem, generator):
+    # Support vectors have the head's cost. Of the settled images only the first has an anchor.
+    images, labels = easy_problem
+    settings = Settings(sv_close=0, wr_close=0, sh_close=1, batch_size=1, passes=1)
+    network = TextureFCN(1, 4, (4, 4), generator=generator)
+    space = make_space(network, images, labels, settings)
+    first = torch.arange(len(space.margin.settled)) == 0
+    space = replace(space, anchors=replace(space.anchors, opposite=space.anchors.opposite.only_where(first)))
+    descent = Descent(network, labels, settings, generator)
+    assert len(descent.moved(space)) == len(images)
+    steps = []
+    descent.optimizer.register_step_post_hook(lambda *_: steps.append(1))
+    assert descent.back_propagate(images, space, epoch=0) == len(steps) == len(space.margin.support) + 1
 
 
 def all_views(image: torch.Tensor, views: str) -> list[torch.Tensor]:

@@ -145,16 +145,60 @@ def test_promised_coverage_on_fresh_data():
 def test_equal_priors_by_hand():
     # Three of four images are of class 0: with equal frequencies the odds of class 1 are three times as high.
     labels = torch.tensor([0, 0, 0, 1])
-    shift = equal_prior_shift(labels, sharpness=2.0)
+    shift = equal_prior_shift(labels, sharpness=2.0, scores=torch.empty(0, 1))
     before, after = (probabilities(torch.tensor([[0.3]]) + s, 2.0)[0] for s in (0.0, shift))
     assert (after[1] / after[0]) / (before[1] / before[0]) == pytest.approx(3.0)
     labels = torch.tensor([0, 1, 1, 2, 2, 2, 2])
-    shift = equal_prior_shift(labels, sharpness=0.5)
+    shift = equal_prior_shift(labels, sharpness=0.5, scores=torch.empty(0, 3))
     scores = torch.tensor([[0.1, 0.5, -0.2]], dtype=torch.float64)
     before, after = (probabilities(scores + s, 0.5)[0] for s in (0.0, shift))
     odds = after / before
     assert (odds / odds[2]).tolist() == pytest.approx([4.0, 2.0, 1.0])
-    assert equal_prior_shift(torch.tensor([0, 1, 2]), 1.0).tolist() == [0.0, 0.0, 0.0]
+    assert equal_prior_shift(torch.tensor([0, 1, 2]), 1.0, torch.rand(5, 3)).tolist() == [0.0, 0.0, 0.0]
+
+
+def share_of_rare(scores: torch.Tensor, labels: torch.Tensor) -> float:
+    """How many images get the rarest class, 1 or the last one, after half of the shift, as by default."""
+    shift = 0.5 * equal_prior_shift(labels, fit_sharpness(scores, labels), scores)
+    numbers = probabilities(scores + shift, 1.0).argmax(dim=1)
+    return float((numbers == max(1, scores.shape[1] - 1)).double().mean())
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("size", [0.01, 1.0])
+def test_scores_that_tell_nothing_are_not_shifted_to_the_rare_class(seed, size):
+    random = np.random.default_rng(seed)
+    labels = torch.arange(200) % 10 // 9  # 90 and 10 percent
+    assert share_of_rare(torch.from_numpy(random.normal(size=(200, 1), scale=size)), labels) < 0.7
+    labels = (torch.arange(200) % 20).clamp(min=17) - 17  # 90, 5 and 5 percent
+    assert share_of_rare(torch.from_numpy(random.normal(size=(200, 3), scale=size)), labels) < 0.6
+
+
+def test_scores_that_tell_the_opposite_are_hardly_shifted():
+    labels = torch.arange(200) % 10 // 9
+    backwards = torch.where(labels == 1, -1.0, 1.0).double()[:, None]
+    assert abs(float(equal_prior_shift(labels, fit_sharpness(backwards, labels), backwards))) < 1e-3
+
+
+@pytest.mark.parametrize("n_rare", [2, 5, 20])
+def test_the_shift_of_informative_scores_is_that_of_bayes_rule(n_rare):
+    random = np.random.default_rng(0)
+    for n_classes in (2, 5):
+        labels = torch.from_numpy(np.r_[np.zeros(200), np.repeat(np.arange(1, n_classes), n_rare)]).long()
+        signs = torch.where(torch.nn.functional.one_hot(labels) == 1, 1.0, -1.0).double()
+        scores = signs[:, 1:] if n_classes == 2 else signs
+        scores = scores + torch.from_numpy(random.normal(scale=0.5, size=scores.shape))
+        sharpness = fit_sharpness(scores, labels)
+        logs = labels.bincount().double().log()
+        expected = (logs[:1] - logs[1:] if n_classes == 2 else logs.mean() - logs) / sharpness
+        assert torch.equal(equal_prior_shift(labels, sharpness, scores), expected)
+
+
+def test_a_shift_beyond_two_typical_scores_falls_back():
+    labels = torch.tensor([0] * 9 + [1])
+    scores = torch.tensor([[0.5], [-1.5]])  # 1 in the mean, so the shift may reach 2
+    sizes = [float(equal_prior_shift(labels, math.log(9) / size, scores)) for size in (1.9, 2.0, 4.0, 8.0)]
+    assert sizes == pytest.approx([1.9, 2.0, 1.0, 0.5])
 
 
 def test_with_nothing_held_out_calibration_is_neutral():

@@ -18,8 +18,12 @@ from lmfcn.algorithm.loss import Pairs, contrast_loss, correction_loss, separati
 from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.precision import convolutions_in, uses_bfloat16
 from lmfcn.algorithm.settings import Settings
+from lmfcn.algorithm.whole_batch import bytes_per_image, latents_in_pieces
 
 VIEWS = ("none", "flips", "turns")
+
+MAP_BYTES = 2**29
+"""Memory for the maps of a batch of all images; a larger batch is computed in pieces."""
 
 
 @dataclass(frozen=True)
@@ -98,14 +102,23 @@ class Head(nn.Module):
 class Descent:
     """The optimiser of one training, with its learning rate over the epochs and its order of images.
 
-    `labels` (n,) are the classes of all training images.
+    `labels` (n,) are the classes of all training images. A batch of "all" whose maps would take more than `map_bytes`
+    is computed in pieces.
     """
 
-    def __init__(self, network: TextureFCN, labels: Tensor, settings: Settings, generator: torch.Generator) -> None:
+    def __init__(
+        self,
+        network: TextureFCN,
+        labels: Tensor,
+        settings: Settings,
+        generator: torch.Generator,
+        map_bytes: int = MAP_BYTES,
+    ) -> None:
         self.network = network
         self.labels = labels
         self.settings = settings
         self.generator = generator
+        self.map_bytes = map_bytes
         self.bfloat16 = uses_bfloat16(settings.precision)
         self.head = Head(network.n_latents, labels) if settings.head_weight else None
         rate, decay = settings.learning_rate, settings.weight_decay
@@ -132,10 +145,9 @@ class Descent:
         self.network.train()
         n_images = 0
         for batch in self._batches(images, self.moved(space).cpu().numpy()):
-            pixels = random_views(to_batch(take(images, batch), device), self.settings.views, self.generator)
-            with convolutions_in(bfloat16=self.bfloat16, device=device):
-                latents = self.network(pixels)
-            loss = self._loss(latents, torch.from_numpy(batch).to(device), space)
+            if not self._costs_anything(torch.from_numpy(batch).to(device), space):
+                continue  # a step without a gradient would still decay the weights and follow the momentum
+            loss = self._loss(self._latents(images, batch, device), torch.from_numpy(batch).to(device), space)
             if not torch.isfinite(loss):
                 raise TrainingError(
                     f"The loss became {loss.item()} in epoch {epoch}; try a smaller learning_rate"
@@ -148,10 +160,38 @@ class Descent:
         return n_images
 
     def moved(self, space: LatentSpace) -> Tensor:
-        """Return the images (m,) that an epoch moves: those with anchors and, for the head, all support vectors."""
+        """Return the images (m,) that an epoch moves: those of the anchors' terms; for the head, all of S.
+
+        Terms with a weight of 0 move nothing.
+        """
+        anchored = space.anchors.moved if self.settings.anchor_weight else space.margin.support[:0]
         if self.head is None:
-            return space.anchors.moved
-        return torch.cat([space.anchors.moved, space.margin.support]).unique()
+            return anchored
+        return torch.cat([anchored, space.margin.support]).unique()
+
+    def _costs_anything(self, images: Tensor, space: LatentSpace) -> bool:
+        """Tell whether a term that is switched on costs something for at least one of the images (b,)."""
+        if self.head is not None and bool(torch.isin(images, space.margin.support).any()):
+            return True
+        return bool(self.settings.anchor_weight) and bool(torch.isin(images, space.anchors.anchored).any())
+
+    def _latents(self, images: Images, batch: np.ndarray, device: torch.device) -> Tensor:
+        """Return the latents (b, n_latents) of a batch in train mode; a whole set that is too large goes in pieces."""
+        with convolutions_in(bfloat16=self.bfloat16, device=device):
+            # The memory of a mini-batch is the user's choice, by its size; pieces would only make it slower.
+            if self.settings.batch_size == "all":
+                height, width = take(images, batch[:1]).shape[1:3]
+                n_fitting = max(1, self.map_bytes // bytes_per_image(self.network, height, width))
+                if len(batch) > n_fitting:
+                    views = Views(len(batch), self.settings.views, self.generator, square=height == width)
+
+                    def pixels(part: slice) -> Tensor:
+                        return views.show(to_batch(take(images, batch[part]), device), part)
+
+                    return latents_in_pieces(self.network, pixels, len(batch), n_fitting)
+            shown = random_views(to_batch(take(images, batch), device), self.settings.views, self.generator)
+            latents: Tensor = self.network(shown)
+            return latents
 
     def _loss(self, latents: Tensor, images: Tensor, space: LatentSpace) -> Tensor:
         loss = latents.new_zeros(())
@@ -169,20 +209,39 @@ class Descent:
             yield from shuffled_batches(images, moved, size, self.generator)
 
 
-def random_views(pixels: Tensor, views: str, generator: torch.Generator) -> Tensor:
-    """Mirror each image of a batch (b, c, h, w) at random: "flips" in both directions, "turns" also at the diagonal.
+class Views:
+    """How each image of a batch is laid down, at random: "flips" in both directions, "turns" also at the diagonal.
 
     The eight ways to lay a square down. Images that are not square are not turned.
+
+    Parameters
+    ----------
+    n_images : int
+        Images of the batch.
+    views : {"none", "flips", "turns"}
+    generator : torch.Generator
+    square : bool
+        Whether height and width are the same.
     """
-    changes: list[Callable[[Tensor], Tensor]] = []
-    if views != "none":
-        changes += [lambda batch: batch.flip(2), lambda batch: batch.flip(3)]
-    if views == "turns" and pixels.shape[2] == pixels.shape[3]:
+
+    def __init__(self, n_images: int, views: str, generator: torch.Generator, *, square: bool) -> None:
+        n_changes = 0 if views == "none" else 3 if views == "turns" and square else 2
+        self.chosen = [torch.rand(n_images, generator=generator) < 0.5 for _ in range(n_changes)]
+
+    def show(self, pixels: Tensor, part: slice = slice(None)) -> Tensor:
+        """Return the images (b, c, h, w) of a part of the batch as they are laid down."""
+        changes: list[Callable[[Tensor], Tensor]] = [lambda batch: batch.flip(2), lambda batch: batch.flip(3)]
         changes += [lambda batch: batch.transpose(2, 3)]
-    for change in changes:
-        chosen = torch.rand(len(pixels), generator=generator).to(pixels.device) < 0.5
-        pixels = torch.where(chosen[:, None, None, None], change(pixels), pixels)
-    return pixels
+        for change, chosen in zip(changes, self.chosen, strict=False):
+            here = chosen[part].to(pixels.device)[:, None, None, None]
+            pixels = torch.where(here, change(pixels), pixels)
+        return pixels
+
+
+def random_views(pixels: Tensor, views: str, generator: torch.Generator) -> Tensor:
+    """Lay each image of a batch (b, c, h, w) down at random, as `Views` says."""
+    square = pixels.shape[2] == pixels.shape[3]
+    return Views(len(pixels), views, generator, square=square).show(pixels)
 
 
 def cosine_rate(first: float, final_share: float, progress: float) -> float:

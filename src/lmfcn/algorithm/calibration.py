@@ -140,14 +140,28 @@ def least_probability(true_probabilities: Tensor, coverage: float) -> float:
     return 0.0 if rank > n_images else float(true_probabilities.sort(descending=True).values[rank - 1])
 
 
-def equal_prior_shift(labels: Tensor, sharpness: float) -> Tensor:
+def equal_prior_shift(labels: Tensor, sharpness: float, scores: Tensor) -> Tensor:
     """Return what to add to the scores (n_scores,) for probabilities as if all classes were equally frequent.
 
     By Bayes' rule, a probability divided by its class's share among `labels` is the one under equal shares.
+    Held-out scores (m, n_scores) that tell the classes apart by little bound the shift.
     """
     logs = torch.bincount(labels.cpu()).double().log()
-    shift = logs.mean() - logs if len(logs) > 2 else logs[:1] - logs[1:]
-    return shift / sharpness
+    shift = (logs.mean() - logs if len(logs) > 2 else logs[:1] - logs[1:]) / sharpness
+    size = float(logs.max() - logs.min()) / sharpness
+    reach = 2 * _mean_lead(scores) if len(scores) else math.inf
+    # A sharpness near 0 means that the scores say little. The shift would then be far larger than any score, and every
+    # image would get the rarest class. But calibrated probabilities are nearly even then, as they are under equal
+    # shares: there is nothing to correct. So a shift of more than two typical scores (the default adds half of it)
+    # does not stop there but falls back, to 0 for scores that tell nothing.
+    return shift if size <= reach else shift * (reach / size) ** 2
+
+
+def _mean_lead(scores: Tensor) -> float:
+    """Return by how much the best class leads the mean of the others, on average: a typical score of two classes."""
+    logits = _logits(scores.cpu().double())
+    best, n_classes = logits.max(dim=1).values, logits.shape[1]
+    return float((best - (logits.sum(dim=1) - best) / (n_classes - 1)).mean())
 
 
 def _true_probabilities(scores: Tensor, labels: Tensor, sharpness: float) -> Tensor:

@@ -39,6 +39,11 @@ class EpochAnchors:
         return moved if any(bool(term.valid.any()) for term in self._terms) else moved[:0]
 
     @property
+    def anchored(self) -> Tensor:
+        """Indices (m,) of the images that have an anchor in at least one term."""
+        return torch.cat([term.moved[term.valid.any(dim=1)] for term in self._terms]).unique()
+
+    @property
     def n_without(self) -> int:
         """Number of images that a term should move but has no anchor for."""
         return sum(term.n_without for term in self._terms)

@@ -72,9 +72,9 @@ def _refresh_block(
     pooled, moments = [], []
     for batch in maps:
         convolved = conv2d(batch, weight, padding=convolution.padding)
-        moments.append(_mean_and_variance(convolved))
+        moments.append(mean_and_variance(convolved))
         pooled.append(pool(convolved))
-    mean, variance = _together(moments, shares)
+    mean, variance = joint_moments(moments, shares)
     norm.reset_running_stats()
     norm.running_mean, norm.running_var = mean * sign, variance
     for place, batch in enumerate(pooled):
@@ -89,11 +89,13 @@ def _refresh_again_and_again(network: TextureFCN, pixels: Callable[[], Iterable[
         if isinstance(layer, nn.BatchNorm2d):
             layer.reset_running_stats()
             behind = nn.Sequential(*before)
-            layer.running_mean, layer.running_var = _together([_mean_and_variance(behind(b)) for b in pixels()], shares)
+            layer.running_mean, layer.running_var = joint_moments(
+                [mean_and_variance(behind(b)) for b in pixels()], shares
+            )
         before.append(layer)
 
 
-def _together(moments: list[tuple[Tensor, Tensor]], shares: Tensor) -> tuple[Tensor, Tensor]:
+def joint_moments(moments: list[tuple[Tensor, Tensor]], shares: Tensor) -> tuple[Tensor, Tensor]:
     """Return mean and variance (c,) of everything from those of batches with the given shares (n_batches, 1)."""
     means, variances = (torch.stack(part) for part in zip(*moments, strict=True))
     # Products and sums rather than a matrix product, which bfloat16 would round.
@@ -101,7 +103,7 @@ def _together(moments: list[tuple[Tensor, Tensor]], shares: Tensor) -> tuple[Ten
     return mean, (shares * (variances + (means - mean).square())).sum(dim=0)
 
 
-def _mean_and_variance(maps: Tensor) -> tuple[Tensor, Tensor]:
+def mean_and_variance(maps: Tensor) -> tuple[Tensor, Tensor]:
     """Return both (c,) over images and pixels; batch normalisation finds them far faster than `torch.var_mean`."""
     channels, n_values = maps.shape[1], maps.numel() // maps.shape[1]
     precise = torch.float32 if maps.dtype == torch.bfloat16 else maps.dtype

@@ -43,7 +43,8 @@ class Settings:
     units : "kernel" or "latent"
         Whether the losses measure gamma times the squared distance, or the squared distance itself.
     correction_class : "own" or "any"
-        Which support vectors a misclassified image may be moved to.
+        Which support vectors a misclassified image may be moved to: those of its own class, as the paper's text
+        suggests, or all of them, equation 6.
     stand_ins : bool
         Whether correctly classified support vectors serve as anchors for a class without settled images.
     batch_size : int or "all"
@@ -118,6 +119,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "standardize": False,
         "support_loss": "pull",
         "units": "latent",
+        "correction_class": "any",
         "anchor_weight": 1.0,
         "head_weight": 0.0,
         "views": "none",

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lmfcn.algorithm.backpropagation import Descent, losses
+from lmfcn.algorithm.backpropagation import MAP_BYTES, Descent, losses
 from lmfcn.algorithm.decision import Decision
 from lmfcn.algorithm.encode import Images, encode
 from lmfcn.algorithm.errors import TrainingError
@@ -93,6 +93,8 @@ class Training:
         Called with the training after every epoch, for a checkpoint.
     n_before : int, default=0
         Number of the first epoch: how many there were in the phase before this one.
+    map_bytes : int, optional
+        Memory for the maps of a batch of all images; a larger one is computed in pieces.
 
     Attributes
     ----------
@@ -114,6 +116,7 @@ class Training:
         observe: Observer | None = None,
         save: "Callable[[Training], None] | None" = None,
         n_before: int = 0,
+        map_bytes: int = MAP_BYTES,
     ) -> None:
         self.network = network
         self.problem = problem
@@ -121,7 +124,7 @@ class Training:
         self.observe = observe
         self.save = save
         self.n_before = n_before
-        self.descent = Descent(network, problem.labels, settings, generator)
+        self.descent = Descent(network, problem.labels, settings, generator, map_bytes)
         self.history: History[EpochRecord] = History()
 
     def run(self) -> Trained:
