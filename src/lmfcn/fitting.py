@@ -57,6 +57,11 @@ class Fitted:
     messages: list[str]
 
     @property
+    def interrupted(self) -> bool:
+        """Whether the user stopped the training before its last epoch."""
+        return any(result.interrupted for result in (*self.trained, *(self.closed or ())))
+
+    @property
     def closing_histories(self) -> list[History[EpochRecord]]:
         """The history of each network's closing epochs; none if there were none."""
         return [result.history for result in self.closed or () if len(result.history)]
@@ -65,6 +70,7 @@ class Fitted:
         """Return what a model file tells of the training, as JSON can hold it."""
         return {
             "C": self.C,
+            "interrupted": self.interrupted,
             "best_epochs": [result.kept.epoch for result in self.trained],
             "held_out": {
                 "n_images": len(self.held_out.numbers),
