@@ -64,9 +64,9 @@ def imported(syntax):
 def wanted_extras(syntax):
     """The modules and extras that a file hands to `needs`."""
     for node in ast.walk(syntax):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "needs":
-            if all(isinstance(argument, ast.Constant) for argument in node.args):
-                yield tuple(argument.value for argument in node.args)
+        is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "needs"
+        if is_call and all(isinstance(argument, ast.Constant) for argument in node.args):
+            yield tuple(argument.value for argument in node.args)
 
 
 def test_every_package_that_is_imported_is_declared():

@@ -22,7 +22,7 @@ from lmfcn.data.splits import make_folds
 from lmfcn.data.training_data import LabelledImages, TrainingData
 from lmfcn.inference.held_out import HeldOut
 from lmfcn.inference.model import Networks, TextureModel
-from lmfcn.memory import check_kernel_memory, reused_buffers
+from lmfcn.memory import check_kernel_memory
 from lmfcn.phases import Plan, all_images, close_training, how_to_go_on, image_weights, new_network, open_training
 
 N_FOLDS = 5
@@ -94,16 +94,15 @@ def fit_model(data: TrainingData, plan: Plan) -> Fitted:
     """Train as the plan says and put the model together."""
     check_kernel_memory(len(data.train) + (0 if data.validation is None else len(data.validation)))
     try:
-        with reused_buffers():
-            root = decorrelation(data.train.images) if plan.first_filters == "decorrelated" else None
-            untrained = _untrained(data, plan, root) if plan.keep_untrained else None
-            trained = open_training(data, plan, root, untrained)
-            closed = close_training(data, plan, trained)
-            members = _members(untrained, trained, data.train.images, plan)
-            final, rows = _final_svm(data, plan, Networks(members), trained)
-            if closed is not None:
-                members = _members(untrained, closed, all_images(data), plan)
-                final, rows = _fitted_again(final, data, plan, Networks(members))
+        root = decorrelation(data.train.images) if plan.first_filters == "decorrelated" else None
+        untrained = _untrained(data, plan, root) if plan.keep_untrained else None
+        trained = open_training(data, plan, root, untrained)
+        closed = close_training(data, plan, trained)
+        members = _members(untrained, trained, data.train.images, plan)
+        final, rows = _final_svm(data, plan, Networks(members), trained)
+        if closed is not None:
+            members = _members(untrained, closed, all_images(data), plan)
+            final, rows = _fitted_again(final, data, plan, Networks(members))
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(how_to_go_on(plan))
         raise

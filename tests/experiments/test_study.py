@@ -13,8 +13,8 @@ from lmfcn import make_gaussians
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.alone import open_alone
 from lmfcn.distribution import LostWorkerError
-from lmfcn.experiments import studies, study
 from lmfcn.experiments import runs as runs_module
+from lmfcn.experiments import studies, study
 from lmfcn.experiments.runs import Cell, Run, append_run, read_lines, read_runs
 from lmfcn.experiments.tasks import Part, Parts
 

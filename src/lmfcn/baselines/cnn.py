@@ -17,7 +17,6 @@ from lmfcn.baselines.network_training import Criterion, NetworkTraining, Schedul
 from lmfcn.data.seeds import RandomState, as_generator
 from lmfcn.data.training_data import TrainingData
 from lmfcn.estimator import ImageClassifier
-from lmfcn.memory import reused_buffers
 from lmfcn.parameters import check_choice, check_device, check_integer, check_widths
 
 LOSSES: dict[str, Callable[..., Tensor]] = {"cross-entropy": cross_entropy, "hinge": multi_margin_loss}
@@ -154,8 +153,7 @@ class CNNClassifier(ImageClassifier):
         weights = _balancing(data.train.numbers) if self.balanced else None
         criterion = LinearCriterion(latent_dim, n_classes, self.loss, weights, generator)
         training = NetworkTraining(network.to(device), criterion.to(device), data, self._schedule, generator)
-        with reused_buffers():
-            return training.run("CNN", verbose=self.verbose)
+        return training.run("CNN", verbose=self.verbose)
 
     @property
     def _schedule(self) -> Schedule:

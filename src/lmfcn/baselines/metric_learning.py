@@ -17,7 +17,6 @@ from lmfcn.baselines.network_training import Criterion, NetworkTraining, Trained
 from lmfcn.data.seeds import RandomState
 from lmfcn.data.training_data import TrainingData
 from lmfcn.extras import needs
-from lmfcn.memory import reused_buffers
 from lmfcn.parameters import check_choice, check_device
 
 LOSSES: dict[str, Callable[[Any, int, int], Any]] = {
@@ -101,8 +100,7 @@ class MetricSVC(TrainedNetworkSVC):
         start_first_filters(network, self.first_filters, data.train.images)
         criterion = MetricCriterion(self.loss, len(data.classes), self.latent_dim, generator)
         training = NetworkTraining(network.to(device), criterion.to(device), data, self._schedule, generator)
-        with reused_buffers():
-            return training.run(self.loss, verbose=self.verbose)
+        return training.run(self.loss, verbose=self.verbose)
 
 
 class MetricCriterion(Criterion):

@@ -135,8 +135,8 @@ class Journal:
             )
         if found["paths"] != beginning["paths"]:
             raise ValueError(
-                f"{self.path} holds predictions for other PATHS ({_some(found['paths'])}); resume with these, or leave --resume"
-                " out to begin anew."
+                f"{self.path} holds predictions for other PATHS ({_some(found['paths'])}); resume with these, or leave"
+                " --resume out to begin anew."
             )
         return found
 
