@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,6 @@ from lmfcn.algorithm.precision import convolutions_in, has_bfloat16
 from lmfcn.algorithm.settings import PRESETS, Settings
 from lmfcn.algorithm.training import Problem, Training
 from lmfcn.baselines.cnn import CNNClassifier
-from lmfcn.memory import reused_buffers
 
 HERE = Path(__file__).parent
 CPU = torch.device("cpu")
@@ -56,16 +54,15 @@ def best_of(run: Callable[[], object], repeats: int = 5) -> float:
 def best_in_turn(runs: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
     """Return the best time of each, taken in turn: a shared machine may be slower from one second to the next.
 
-    Each turn starts with a run that is not counted. All but the plain one reuse their buffers, as `fit` does.
+    Each turn starts with a run that is not counted.
     """
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(repeats):
         for name, run in runs.items():
-            with nullcontext() if name == "plain" else reused_buffers():
-                run()
-                start = time.perf_counter()
-                run()
-                seconds[name].append(time.perf_counter() - start)
+            run()
+            start = time.perf_counter()
+            run()
+            seconds[name].append(time.perf_counter() - start)
     return {name: min(taken) for name, taken in seconds.items()}
 
 
@@ -172,8 +169,7 @@ def one_epoch(n_images: int, side: int, *, paper: bool) -> None:
     changes = {name: value for name, value in PRESETS["paper"].items() if paper and hasattr(Settings, name)}
     our_epoch(images[:8], labels[:8], **changes).train_epoch(0)  # imports what the first optimiser step imports
     start = time.perf_counter()
-    with reused_buffers():
-        record, _ = our_epoch(images, labels, **changes).train_epoch(0)
+    record, _ = our_epoch(images, labels, **changes).train_epoch(0)
     seconds = time.perf_counter() - start
     told = {
         "milliseconds per image": 1000 * seconds / n_images,

@@ -217,6 +217,8 @@ def interrupt_after(n_calls: int):
 def test_ctrl_c_keeps_an_epoch(textures):
     with pytest.warns(TrainingWarning, match=r"Interrupted after epoch 1; epoch \d is kept. Give checkp"):
         classifier = quick(on_epoch=interrupt_after(1)).fit(*textures)
+    assert classifier.interrupted_
+    assert classifier.model_.record["interrupted"] is True
     assert len(classifier.history_) == 2
     assert classifier.closing_history_ is None
     assert classifier.best_epoch_ <= 1
@@ -228,6 +230,7 @@ def test_ctrl_c_among_the_closing_epochs_keeps_the_last_of_them(textures):
         classifier = quick(epochs=6, closing_epochs=3, on_epoch=interrupt_after(5)).fit(*textures)
     assert classifier.history_.column("epoch") == [0, 1, 2, 3]
     assert classifier.closing_history_.column("epoch") == [3, 4]
+    assert classifier.interrupted_
     assert classifier.predict(textures[0]).shape == (32,)
 
 
@@ -246,7 +249,10 @@ def test_ctrl_c_in_the_first_closing_epoch_keeps_what_there_was(textures, tmp_pa
     assert classifier.closing_history_ is None
     assert classifier.n_iter_ == 2
     assert classifier.predict(textures[0]).shape == (32,)
+    assert classifier.interrupted_
     resumed = quick(epochs=4, checkpoint_dir=tmp_path).fit(*textures)
+    assert not resumed.interrupted_
+    assert resumed.model_.record["interrupted"] is False
     assert same(resumed, quick(epochs=4).fit(*textures))
 
 

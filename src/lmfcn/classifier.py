@@ -165,6 +165,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         The kept epoch of `history_`, by the rule of `keep`.
     n_iter_ : int
         Rounds of back-propagation that were run, closing epochs included; the most of any network.
+    interrupted_ : bool
+        Whether the user stopped the training (Ctrl-C) before its last epoch.
     support_ : array of int
         Indices into X of the support vectors of the final SVM. Validation images that were given beside X
         follow after those of X.
@@ -396,6 +398,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         self.best_epoch_ = epochs[0] if len(trained) == 1 else epochs
         by_network = zip(histories, closing, strict=True) if closing else zip(histories, strict=True)
         self.n_iter_ = max(sum(len(history) - 1 for history in phases) for phases in by_network)
+        self.interrupted_ = fitted.interrupted
         self.support_ = fitted.support
         self.dual_coef_ = decision.coefficients.T.cpu().numpy()
         self.intercept_ = decision.intercepts.cpu().numpy()

@@ -23,7 +23,7 @@ from lmfcn.data.training_data import LabelledImages, TrainingData
 from lmfcn.devices import to_like
 from lmfcn.inference.held_out import HeldOut
 from lmfcn.inference.model import Networks, TextureModel
-from lmfcn.memory import check_kernel_memory, reused_buffers
+from lmfcn.memory import check_kernel_memory
 from lmfcn.phases import Plan, all_images, close_training, how_to_go_on, image_weights, new_network, open_training
 
 N_FOLDS = 5
@@ -58,6 +58,11 @@ class Fitted:
     messages: list[str]
 
     @property
+    def interrupted(self) -> bool:
+        """Whether the user stopped the training before its last epoch."""
+        return any(result.interrupted for result in (*self.trained, *(self.closed or ())))
+
+    @property
     def closing_histories(self) -> list[History[EpochRecord]]:
         """The history of each network's closing epochs; none if there were none."""
         return [result.history for result in self.closed or () if len(result.history)]
@@ -66,6 +71,7 @@ class Fitted:
         """Return what a model file tells of the training, as JSON can hold it."""
         return {
             "C": self.C,
+            "interrupted": self.interrupted,
             "best_epochs": [result.kept.epoch for result in self.trained],
             "held_out": {
                 "n_images": len(self.held_out.numbers),
@@ -89,16 +95,15 @@ def fit_model(data: TrainingData, plan: Plan) -> Fitted:
     """Train as the plan says and put the model together."""
     check_kernel_memory(len(data.train) + (0 if data.validation is None else len(data.validation)))
     try:
-        with reused_buffers():
-            root = decorrelation(data.train.images) if plan.first_filters == "decorrelated" else None
-            untrained = _untrained(data, plan, root) if plan.keep_untrained else None
-            trained = open_training(data, plan, root, untrained)
-            closed = close_training(data, plan, trained)
-            members = _members(untrained, trained, data.train.images, plan)
-            final, rows = _final_svm(data, plan, Networks(members), trained)
-            if closed is not None:
-                members = _members(untrained, closed, all_images(data), plan)
-                final, rows = _fitted_again(final, data, plan, Networks(members))
+        root = decorrelation(data.train.images) if plan.first_filters == "decorrelated" else None
+        untrained = _untrained(data, plan, root) if plan.keep_untrained else None
+        trained = open_training(data, plan, root, untrained)
+        closed = close_training(data, plan, trained)
+        members = _members(untrained, trained, data.train.images, plan)
+        final, rows = _final_svm(data, plan, Networks(members), trained)
+        if closed is not None:
+            members = _members(untrained, closed, all_images(data), plan)
+            final, rows = _fitted_again(final, data, plan, Networks(members))
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(how_to_go_on(plan))
         raise

@@ -1,48 +1,44 @@
-"""Memory: large buffers that are kept between steps, and kernels that are too large to try."""
+"""Memory: freed memory that a command keeps for its next step, and kernels that are too large to try."""
 
 import ctypes
-import functools
+import os
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
-# From malloc.h of glibc.
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-_LARGEST_AUTOMATIC = 2**25
+# Names and numbers of glibc: its manual, and malloc.h.
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
+_VARIABLES = {"MALLOC_MMAP_THRESHOLD_": 2**30, "MALLOC_TRIM_THRESHOLD_": 2**31 - 1}
 
 
-@contextmanager
-def reused_buffers() -> Iterator[None]:
-    """Let the C library keep freed memory for the next request while the block runs, and return it afterwards.
+def reuse_freed_memory(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Let the C library keep freed memory for the next request, in this process and in those that it starts.
 
-    glibc hands every block of more than 32 MiB straight back to the system, and the next one comes as fresh pages
-    that have to be zeroed one by one. The activations of a batch are such blocks, and the pages cost a third of
-    a training step. Elsewhere than with glibc nothing is changed.
+    glibc hands every block of more than 32 MiB straight back to the system, and the next one comes as fresh pages that
+    have to be zeroed. The activations of a batch are such blocks. It is a setting of the whole process that cannot be
+    set back, so only our own commands make it, once at their start; `fit` leaves the process of a user as it is. What
+    the user has set by environment variables stays, and elsewhere than with glibc nothing is changed.
+
+    Parameters
+    ----------
+    environment : mapping of str
+        Variables that new processes get, in which the setting is written down for them.
     """
     library = _glibc()
-    if library is None:
-        yield
+    if library is None or any(name in environment for name in _VARIABLES):
         return
-    library.mallopt(_MMAP_THRESHOLD, 2**30)
-    library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
-    try:
-        yield
-    finally:
-        # What glibc's own adaptation arrives at for programs with large buffers.
-        library.mallopt(_MMAP_THRESHOLD, _LARGEST_AUTOMATIC)
-        library.mallopt(_TRIM_THRESHOLD, 2 * _LARGEST_AUTOMATIC)
-        library.malloc_trim(0)
+    mmap_threshold, trim_threshold = _VARIABLES.values()
+    library.mallopt(_MMAP_THRESHOLD, mmap_threshold)
+    library.mallopt(_TRIM_THRESHOLD, trim_threshold)
+    environment.update({name: str(value) for name, value in _VARIABLES.items()})
 
 
-@functools.cache
 def _glibc() -> Any:
     if platform.libc_ver()[0] != "glibc":
         return None
     try:
-        library = ctypes.CDLL("libc.so.6")
-        return library if hasattr(library, "mallopt") and hasattr(library, "malloc_trim") else None
+        return ctypes.CDLL("libc.so.6")
     except OSError:
         return None
 

@@ -24,8 +24,6 @@ from lmfcn.data.training_data import TrainingData
 from lmfcn.devices import to_device
 from lmfcn.progress import Advance, epoch_progress, progress_note
 
-INTERRUPTED = "Interrupted after epoch"
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -216,7 +214,7 @@ def _run_interruptible(training: Training, plan: Plan) -> Trained:
 
 
 def _interrupted(kept: KeptEpoch, history: History[EpochRecord], last_epoch: int, plan: Plan) -> Trained:
-    message = f"{INTERRUPTED} {last_epoch}; epoch {kept.epoch} is kept. {how_to_go_on(plan)}"
+    message = f"Interrupted after epoch {last_epoch}; epoch {kept.epoch} is kept. {how_to_go_on(plan)}"
     return Trained(kept, history, message, interrupted=True)
 
 

@@ -53,16 +53,17 @@ def read_tensors(path: str | Path, kind: str, version: int) -> tuple[dict[str, A
     Raises
     ------
     FileError
-        For a file that is truncated, changed, of another kind, or written by a newer version.
+        For a file that is truncated, changed, of another kind, or of another version.
     """
     content = _read_checked(Path(path))
     described = _described(path, content)
     if described.get("kind") != kind:
         raise FileError(f"{path} is not a file of the kind {kind!r}; it says {described.get('kind')!r:.40}.")
     found = described.get("version")
-    if type(found) is not int or not 1 <= found <= version:
+    if type(found) is not int or found != version:
+        cure = "update lmfcn" if type(found) is int and found > version else "make the file anew"
         raise FileError(
-            f"{path} has format version {found!r:.20}, but this version of lmfcn reads up to {version}; update lmfcn."
+            f"{path} has format version {found!r:.20}, but this version of lmfcn reads version {version}; {cure}."
         )
     try:
         tensors = safetensors.torch.load(content)

@@ -13,7 +13,6 @@ from lmfcn.algorithm.calibration import (
     expected_calibration_error,
     fit_sharpness,
     least_probability,
-    negative_log_likelihood,
     probabilities,
 )
 
@@ -81,12 +80,6 @@ def test_the_order_of_scores_survives(rows, factor):
     best = predicted.argmax(dim=1, keepdim=True)
     # Where two scores are equal to the last digit, either may come first.
     assert (scores.gather(1, best) >= scores.max(dim=1, keepdim=True).values - 1e-12 / factor).all()
-
-
-def test_likelihood_by_hand():
-    scores = torch.tensor([[math.log(3)], [math.log(3)]])
-    expected = -(math.log(0.75) + math.log(0.25)) / 2
-    assert negative_log_likelihood(scores, torch.tensor([1, 0]), 1.0) == pytest.approx(expected)
 
 
 def test_calibration_error_by_hand():

@@ -6,7 +6,7 @@ import torch
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
-from lmfcn.algorithm.calibration import fit_sharpness, negative_log_likelihood
+from lmfcn.algorithm.calibration import fit_sharpness, probabilities
 from lmfcn.algorithm.final_svm import ALWAYS, C_FACTORS, GAMMA_FACTORS, Rule, fit_final_svm, rules_of
 from lmfcn.algorithm.score import class_numbers
 from lmfcn.algorithm.settings import Settings
@@ -67,7 +67,8 @@ def test_the_likeliest_candidate_is_chosen_and_its_scores_are_those_of_svms_that
     def likeliest(part):
         def surprise(scores):
             sharpness = fit_sharpness(scores[part], labels[30:][part])
-            return negative_log_likelihood(scores[part], labels[30:][part], sharpness)
+            likelihoods = probabilities(scores[part], sharpness).gather(1, labels[30:][part, None])
+            return -float(likelihoods.log().mean())
 
         return min(candidates, key=lambda key: surprise(candidates[key]))
 

@@ -25,6 +25,7 @@ def test_info_as_json(command, model):
     assert len(values["data"]["fingerprint"]) == 32
     assert values["networks"]["count"] == 2
     assert "histories" not in values
+    assert values["interrupted"] is False
 
 
 def test_a_model_that_tells_little(command, textures, tmp_path):

@@ -145,7 +145,9 @@ def test_ctrl_c_keeps_what_there_is_or_leaves_nothing(command, trees, tmp_path, 
     assert "Traceback" not in said
     if first_epoch_done:
         assert "Interrupted after epoch 0; epoch 0 is kept." in said
-        assert (tmp_path / "model.lmfcn").exists()
+        _, told, _ = command("info", tmp_path / "model.lmfcn")
+        assert "kept epoch   0, interrupted by the user\n" in told
+        assert json.loads(command("info", tmp_path / "model.lmfcn", "--json")[1])["interrupted"] is True
     else:
         assert said.endswith("Stopped; no model was written.\n")
         assert list(tmp_path.iterdir()) == []

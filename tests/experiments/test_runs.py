@@ -3,7 +3,8 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from lmfcn.experiments.runs import Cell, Run, append_run, read_runs
+from lmfcn.experiments import runs as runs_module
+from lmfcn.experiments.runs import Cell, Run, RunReader, append_run, read_lines, read_runs
 
 RUN = Run(
     task="lung",
@@ -48,6 +49,74 @@ def test_a_half_written_line_is_reported_and_swallows_nothing(tmp_path):
     with pytest.warns(UserWarning, match=r"runs.jsonl, line 2: not a whole JSON object; left out\."):
         runs = read_runs(path)
     assert [cell.seed for cell in runs] == [0, 1]
+
+
+@pytest.fixture
+def parsed(monkeypatch):
+    """Lines that have been parsed, in their order."""
+    lines, parse = [], runs_module._parse
+    monkeypatch.setattr(runs_module, "_parse", lambda line: lines.append(line) or parse(line))
+    return lines
+
+
+def test_a_reader_parses_each_line_once(tmp_path, parsed):
+    reader, path = RunReader(tmp_path / "runs.jsonl"), tmp_path / "runs.jsonl"
+    assert reader.read() == []
+    expected = []
+    for seed in range(5):
+        for method in ("LBP", "LMFCN"):
+            expected.append(replace(RUN, seed=seed, method=method))
+            append_run(path, expected[-1])
+        assert reader.read() == expected == reader.read()
+    assert len(parsed) == 10
+
+
+def test_a_line_under_way_counts_when_it_is_whole(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    reader = RunReader(path)
+    append_run(path, RUN)
+    append_run(path, replace(RUN, seed=1, task="other"))
+    content = path.read_bytes()
+    half = content.index(b"other")
+    path.write_bytes(content[:half])
+    with pytest.warns(UserWarning, match=r"line 2: not a whole JSON object; left out\."):
+        assert [run.seed for run in reader.read()] == [0]
+    with path.open("ab") as file:
+        file.write(content[half:-1])  # whole, but without the end of the line
+    assert [run.task for run in reader.read()] == ["lung", "other"]
+    append_run(path, replace(RUN, seed=2))
+    assert [run.seed for run in reader.read()] == [0, 1, 2] == [run.seed for run in read_lines(path)]
+
+
+def test_a_cut_line_is_told_by_its_number_and_later_lines_are_read(tmp_path, parsed):
+    path = tmp_path / "runs.jsonl"
+    append_run(path, RUN)
+    reader = RunReader(path)
+    reader.read()
+    with path.open("a") as file:
+        file.write('{"task": "lu')
+    append_run(path, replace(RUN, seed=1))
+    with pytest.warns(UserWarning, match=r"runs.jsonl, line 2: not a whole JSON object; left out\."):
+        assert [run.seed for run in reader.read()] == [0, 1]
+    assert [run.seed for run in reader.read()] == [0, 1]  # and is not told again
+    assert len(parsed) == 3
+
+
+@pytest.mark.parametrize("seeds", [[7], [7, 8, 9]])
+def test_a_file_that_was_replaced_is_read_anew(tmp_path, seeds):
+    path, other = tmp_path / "runs.jsonl", tmp_path / "other.jsonl"
+    for seed in (0, 1):
+        append_run(path, replace(RUN, seed=seed))
+    reader = RunReader(path)
+    assert len(reader.read()) == 2
+    for seed in seeds:
+        append_run(other, replace(RUN, seed=seed))
+    other.replace(path)
+    assert [run.seed for run in reader.read()] == seeds
+    path.write_bytes(b"")
+    assert reader.read() == []
+    path.unlink()
+    assert reader.read() == []
 
 
 def test_a_line_that_is_no_run_is_reported(tmp_path):

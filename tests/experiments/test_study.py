@@ -13,6 +13,7 @@ from lmfcn import make_gaussians
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.alone import open_alone
 from lmfcn.distribution import LostWorkerError
+from lmfcn.experiments import runs as runs_module
 from lmfcn.experiments import studies, study
 from lmfcn.experiments.runs import Cell, Run, append_run, read_lines, read_runs
 from lmfcn.experiments.tasks import Part, Parts
@@ -103,6 +104,25 @@ def test_an_interrupted_study_goes_on_behind_a_broken_line(command, output):
     lines = output.read_text().splitlines()
     assert len(lines) == 3
     assert json.loads(lines[2])["seed"] == 1
+
+
+def test_no_line_of_the_file_is_parsed_twice(tmp_path, monkeypatch):
+    monkeypatch.setattr(studies, "measure", lambda cell, *_: [run_of(*cell)])
+    lines, parse = [], runs_module._parse
+    monkeypatch.setattr(runs_module, "_parse", lambda line: lines.append(line) or parse(line))
+    output = tmp_path / "runs.jsonl"
+    for seed in range(20):
+        append_run(output, run_of("other", "LBP", seed))
+    told = []
+
+    def add_another(line):
+        told.append(line)
+        append_run(output, run_of("another", "LBP", len(told)))  # as another process may do
+
+    asked = studies.Study({"tiny": partial(tiny, None)}, ["LBP"], range(10), output, {}, tuning_seed=None)
+    assert asked.run(add_another) == []
+    assert len(told) == len(asked.finished()) == 10
+    assert len(lines) == 40 == len(output.read_text().splitlines())
 
 
 def test_two_studies_do_not_add_to_the_same_file(command, output, capsys):

@@ -111,10 +111,11 @@ def put_tensor(name, tensor):
         (put(["networks", "widths"], [10**6, 10**6]), "weights of network 0 do not have the shapes"),
         (put(["networks", "pooling"], "sum"), "unknown pooling, "),
         (put(["networks", "pooling"], ["all"]), "unknown pooling"),
-        (put(["networks", "pooling"], "last"), "parts of its decision do not fit"),
+        (put(["networks", "pooling"], "last"), "unknown pooling, 'last'"),
+        (put(["networks", "pooling"], ["last", "last"]), "parts of its decision do not fit"),
         (put(["networks", "widths"], []), "weights of network 0 do not have the shapes"),
         (
-            put(["networks"], {"count": 3, "in_channels": 1, "latent_dim": 4, "widths": [6, 8]}),
+            lambda values, _: values["networks"].update(count=3, pooling=["all", "last", "last"]),
             "weights of network 2 do not have the shapes",
         ),
         (put(["networks", "count"], True), "count must be a whole number"),
@@ -190,36 +191,6 @@ def test_labels_that_a_file_cannot_hold(saved, tmp_path):
 def test_saving_where_no_folder_is(saved, tmp_path):
     with pytest.raises(FileNotFoundError):
         saved[0].save(tmp_path / "nowhere" / "m.lmfcn")
-
-
-def test_files_of_the_first_format_are_read(textures, tmp_path):
-    fitted = LMFCNClassifier(
-        keep_untrained=False,
-        whiten=False,
-        refit=False,
-        latent_dim=4,
-        widths=(6,),
-        epochs=1,
-        random_state=0,
-        device="cpu",
-    ).fit(*textures)
-    path = tmp_path / "old.lmfcn"
-    fitted.save(path)
-    values, tensors = read_tensors(path, KIND, VERSION)
-    assert tensors["network-0.features.0.weight"].dtype == torch.float32  # rounding would lose something here
-    del values["networks"]["pooling"]
-    write_tensors(path, KIND, 1, values, tensors)
-    assert np.array_equal(lmfcn.load(path).predict_proba(textures[0]), fitted.predict_proba(textures[0]))
-
-
-def test_files_of_the_second_format_are_read(textures, tmp_path):
-    fitted = LMFCNClassifier(whiten=False, latent_dim=4, widths=(6,), epochs=1, random_state=0, device="cpu")
-    fitted.fit(*textures).save(tmp_path / "new.lmfcn")
-    values, tensors = read_tensors(tmp_path / "new.lmfcn", KIND, VERSION)
-    assert "decision.whitening" not in tensors
-    write_tensors(tmp_path / "old.lmfcn", KIND, 2, values, tensors)
-    again = lmfcn.load(tmp_path / "old.lmfcn")
-    assert np.array_equal(again.predict_proba(textures[0]), fitted.predict_proba(textures[0]))
 
 
 def test_a_decision_in_half_precision_is_refused(textures, tmp_path):

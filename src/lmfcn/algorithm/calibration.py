@@ -96,13 +96,6 @@ def _sharpest(logits: Tensor, labels: Tensor) -> Tensor:
     return ((low + high) / 2).exp()
 
 
-def negative_log_likelihood(scores: Tensor, labels: Tensor, sharpness: float) -> float:
-    """Return the mean surprise over the true classes (m,)."""
-    scores, labels = _on_cpu(scores, labels)
-    likelihoods = (_logits(scores) * sharpness).log_softmax(dim=1)
-    return -float(likelihoods.gather(1, labels[:, None]).mean())
-
-
 def expected_calibration_error(labels: Tensor, predicted: Tensor, n_bins: int = 10) -> float:
     """Return the mean gap between confidence and accuracy, over bins of equal width.
 

@@ -18,7 +18,6 @@ from lmfcn.data.seeds import RandomState, as_generator
 from lmfcn.data.training_data import TrainingData
 from lmfcn.devices import check_device, to_cpu_double
 from lmfcn.estimator import ImageClassifier
-from lmfcn.memory import reused_buffers
 from lmfcn.parameters import check_choice, check_integer, check_widths
 
 LOSSES: dict[str, Callable[..., Tensor]] = {"cross-entropy": cross_entropy, "hinge": multi_margin_loss}
@@ -155,8 +154,7 @@ class CNNClassifier(ImageClassifier):
         weights = _balancing(data.train.numbers) if self.balanced else None
         criterion = LinearCriterion(latent_dim, n_classes, self.loss, weights, generator)
         training = NetworkTraining(network.to(device), criterion.to(device), data, self._schedule, generator)
-        with reused_buffers():
-            return training.run("CNN", verbose=self.verbose)
+        return training.run("CNN", verbose=self.verbose)
 
     @property
     def _schedule(self) -> Schedule:

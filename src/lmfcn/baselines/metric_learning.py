@@ -18,7 +18,6 @@ from lmfcn.data.seeds import RandomState
 from lmfcn.data.training_data import TrainingData
 from lmfcn.devices import check_device
 from lmfcn.extras import needs
-from lmfcn.memory import reused_buffers
 from lmfcn.parameters import check_choice
 
 LOSSES: dict[str, Callable[[Any, int, int], Any]] = {
@@ -102,8 +101,7 @@ class MetricSVC(TrainedNetworkSVC):
         start_first_filters(network, self.first_filters, data.train.images)
         criterion = MetricCriterion(self.loss, len(data.classes), self.latent_dim, generator)
         training = NetworkTraining(network.to(device), criterion.to(device), data, self._schedule, generator)
-        with reused_buffers():
-            return training.run(self.loss, verbose=self.verbose)
+        return training.run(self.loss, verbose=self.verbose)
 
 
 class MetricCriterion(Criterion):

@@ -45,8 +45,10 @@ def audit(
     from lmfcn.explain.audit_latents import latents_for_audit
     from lmfcn.explain.audit_table import Audited, write_audit_table
     from lmfcn.files import made_folder
+    from lmfcn.memory import reuse_freed_memory
     from lmfcn.report import audit_report_writer
 
+    reuse_freed_memory()
     if quick and model is not None:
         raise ValueError("--quick takes the untrained network, --model yours; give one of them.")
     images = _open(data, size, color, framed_by_model=model is not None)

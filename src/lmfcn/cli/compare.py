@@ -52,9 +52,11 @@ def compare(
     from lmfcn.experiments.results import write_results
     from lmfcn.experiments.selection import DEFAULT_METHODS
     from lmfcn.files import made_folder
+    from lmfcn.memory import reuse_freed_memory
     from lmfcn.parameters import check_choice
     from lmfcn.report import comparison_report_writer
 
+    reuse_freed_memory()
     check_choice("--color", color, ("keep", "grey", "rgb"))
     # A quick look must not stand in the way of the comparison that follows it.
     output = output or Path("comparison-quick" if quick else "comparison")

@@ -28,7 +28,9 @@ def demo(
     noise apart. Takes two to three minutes on two cores.
     """
     from lmfcn.files import made_folder
+    from lmfcn.memory import reuse_freed_memory
 
+    reuse_freed_memory()
     with made_folder(output):
         from lmfcn.experiments.demo import DemoSettings, run_demo
         from lmfcn.report import demo_report_writer

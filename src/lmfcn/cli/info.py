@@ -65,7 +65,8 @@ def _record_lines(told: dict[str, Any]) -> dict[str, str]:
         more = (
             f", then {counted(told['n_closing_epochs'], 'epoch')} with all images" if told["n_closing_epochs"] else ""
         )
-        lines["kept epoch"] = ", ".join(map(str, epochs)) + more
+        stopped = ", interrupted by the user" if told.get("interrupted") else ""
+        lines["kept epoch"] = ", ".join(map(str, epochs)) + more + stopped
     if told.get("random_state") is not None:
         lines["seed"] = str(told["random_state"])
     for name in ("parameters", "versions"):

@@ -57,8 +57,10 @@ def reproduce(
     from lmfcn.experiments.paper.request import FIGURES, Request, prepare
     from lmfcn.experiments.paper.table_files import write_tables
     from lmfcn.files import made_folder
+    from lmfcn.memory import reuse_freed_memory
     from lmfcn.report import paper_figures_drawer, reproduction_report_writer
 
+    reuse_freed_memory()
     roots = {"BACH": bach, "BreaKHis": breakhis, "CRC": crc, "Salzburg": stex}
     weights = {"ResNet18": resnet18_weights, "InceptionV3": inception_weights}
     request = Request(

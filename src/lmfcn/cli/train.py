@@ -108,9 +108,11 @@ def train(
     """
     from lmfcn.experiments.own_parts import Source, open_parts
     from lmfcn.files import check_writable, made_folder
+    from lmfcn.memory import reuse_freed_memory
     from lmfcn.parameters import check_choice
 
     del config  # it has spoken before
+    reuse_freed_memory()
     check_choice("--color", color, ("keep", "grey", "rgb"))
     page = None if no_report else report or output.parent / "report.html"
     save_config(context, save_config_to)

@@ -16,8 +16,6 @@ import numpy as np
 from lmfcn.data.collections import ImageCollection
 from lmfcn.data.sources import IMAGE_ENDINGS
 
-MAGNIFICATIONS = ("40X", "100X", "200X", "400X")
-
 
 @dataclass(frozen=True)
 class PublishedSet:

@@ -12,7 +12,6 @@ from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.collections import ImageCollection
 from lmfcn.experiments.own_parts import OwnParts
 from lmfcn.inference.evaluation import Evaluation, class_numbers_of, evaluate_predictions
-from lmfcn.phases import INTERRUPTED
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,6 @@ class OwnModel:
     test : Judged or None
     notes : list of str
         What the user should know about data and training.
-    interrupted : bool
-        Whether the user stopped the training before its last epoch.
     """
 
     classifier: LMFCNClassifier
@@ -49,7 +46,11 @@ class OwnModel:
     held_out: Judged | None
     test: Judged | None
     notes: list[str]
-    interrupted: bool
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user stopped the training before its last epoch."""
+        return self.classifier.interrupted_
 
     @property
     def judged(self) -> Judged | None:
@@ -83,8 +84,7 @@ def train_on(parts: OwnParts, parameters: Mapping[str, Any], *, announce: Callab
             "n_images": test.evaluation.n_images,
             "balanced_accuracy": vars(test.evaluation.balanced_accuracy),
         }
-    interrupted = any(message.startswith(INTERRUPTED) for message in messages)
-    return OwnModel(classifier, parts, held_out, test, parts.notes + messages, interrupted)
+    return OwnModel(classifier, parts, held_out, test, parts.notes + messages)
 
 
 def _held_out(classifier: LMFCNClassifier, parts: OwnParts) -> Judged | None:

@@ -1,7 +1,9 @@
 """Results on disk: one line of JSON per run, written at once, so that nothing measured is measured again."""
 
 import json
+import os
 import warnings
+from collections.abc import Iterator
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -143,16 +145,58 @@ def read_runs(path: Path) -> dict[Cell, Run]:
 
 def read_lines(path: Path) -> list[Run]:
     """Return all runs of a file in their order; a line that is not a whole run is left out, with a warning."""
-    runs = []
-    text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-    # Not splitlines, which also divides at characters that may stand inside of a line.
-    for number, line in enumerate(text.split("\n"), start=1):
-        if line.strip():
-            try:
-                runs.append(_parse(line))
-            except ValueError as error:
-                warnings.warn(f"{path}, line {number}: {error}; left out.", UserWarning, stacklevel=2)
-    return runs
+    return RunReader(path).read()
+
+
+class RunReader:
+    """Reads the runs of a file that processes append to: every line once, then only lines that are new.
+
+    Parameters
+    ----------
+    path : Path
+        The file need not exist yet. If it is replaced or becomes shorter, it is read from its start again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._start_again(file_id=None)
+
+    def read(self) -> list[Run]:
+        """Return all runs in their order; a line that is not a whole run is left out, with a warning."""
+        *lines, unfinished = self._new_content().split(b"\n")
+        self._runs += list(self._parsed(lines))  # all or, if a warning is raised as an error, none
+        self._n_lines += len(lines)
+        self._n_bytes += sum(len(line) + 1 for line in lines)
+        # The last line may be under way, so it is looked at again until its end is there.
+        return [*self._runs, *self._parsed([unfinished])]
+
+    def _start_again(self, file_id: tuple[int, int] | None) -> None:
+        self._file_id = file_id
+        self._runs: list[Run] = []
+        self._n_lines = self._n_bytes = 0
+
+    def _new_content(self) -> bytes:
+        """Return what follows the lines that are known."""
+        try:
+            file = self._path.open("rb")
+        except FileNotFoundError:
+            self._start_again(file_id=None)
+            return b""
+        with file:
+            status = os.fstat(file.fileno())
+            file_id = status.st_dev, status.st_ino
+            if file_id != self._file_id or status.st_size < self._n_bytes:
+                self._start_again(file_id)
+            file.seek(self._n_bytes)
+            return file.read()
+
+    def _parsed(self, lines: list[bytes]) -> Iterator[Run]:
+        for number, line in enumerate(lines, start=self._n_lines + 1):
+            if line.strip():
+                try:
+                    yield _parse(line.decode(errors="replace"))
+                except ValueError as error:
+                    warnings.warn(f"{self._path}, line {number}: {error}; left out.", UserWarning, stacklevel=3)
 
 
 def _parse(line: str) -> Run:

@@ -20,7 +20,7 @@ from lmfcn.experiments.measuring import (
     is_tuned,
     measure,
 )
-from lmfcn.experiments.runs import Cell, Run, append_run, read_lines
+from lmfcn.experiments.runs import Cell, Run, RunReader, append_run
 from lmfcn.experiments.tables import NOTHING
 from lmfcn.experiments.tasks import Parts
 
@@ -185,7 +185,7 @@ class Study:
         A run counts if it was asked for with the same parameters on the same data; older lines, which tell nothing of
         that, always count.
         """
-        mine = (run for run in read_lines(self.output) if run.task in {*self.tasks, *self.tuned_on.values()})
+        mine = (run for run in self._reader.read() if run.task in {*self.tasks, *self.tuned_on.values()})
         return {run.cell: run for run in mine if run.digest in (None, self.digest(run.cell))}
 
     def label_of(self, cell: Cell) -> str:
@@ -200,6 +200,11 @@ class Study:
             told = [candidates_of(cell.method, self.changes), self._tuning(cell).task] if tuned else False
             self._digests[key] = digest_of(cell.method, self.changes, [self.data.get(cell.task), told])
         return self._digests.get(key)
+
+    @cached_property
+    def _reader(self) -> RunReader:
+        """What remembers the lines of the file that are known, as `finished` is asked before every run."""
+        return RunReader(self.output)
 
     @cached_property
     def _digests(self) -> dict[tuple[str, str], str]:

@@ -25,6 +25,7 @@ from lmfcn.experiments.runs import read_runs
 from lmfcn.experiments.studies import Study
 from lmfcn.experiments.tables import all_tables, comparison
 from lmfcn.experiments.tasks import TASKS, TUNED_ON
+from lmfcn.memory import reuse_freed_memory
 from lmfcn.parameters import check_choice, check_integer
 
 
@@ -36,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.table:
             _say(_tables(options))
             return 0
+        reuse_freed_memory()
         failures = _run(options)
     except (ValueError, OSError, ImportError) as error:
         sys.stderr.write(f"Error: {error}\n")

@@ -5,7 +5,18 @@ from typing import Any
 from lmfcn.data.framing import Frame, describe_channels
 from lmfcn.inference.model import TextureModel
 
-_TOLD = ("data", "held_out", "test", "best_epochs", "C", "random_state", "seed", "parameters", "versions")
+_TOLD = (
+    "data",
+    "held_out",
+    "test",
+    "best_epochs",
+    "interrupted",
+    "C",
+    "random_state",
+    "seed",
+    "parameters",
+    "versions",
+)
 
 
 def describe_model(model: TextureModel) -> dict[str, Any]:

@@ -68,7 +68,7 @@ def load(path: str | Path, device: str | torch.device = "auto") -> TextureModel:
     """Read a model from a file that `save` wrote.
 
     Nothing in the file is executed. It is refused, with a reason, if it is truncated, changed, not a model, or made by
-    a newer version of the format.
+    another version of the format.
 
     Parameters
     ----------
@@ -135,10 +135,8 @@ def _read_calibration(values: dict[str, Any], true_probabilities: Tensor) -> Cal
 
 
 def _read_poolings(shape: dict[str, Any], count: int) -> list[str]:
-    poolings = shape.get("pooling", "last")  # which the oldest files do not tell
-    if not isinstance(poolings, list):
-        poolings = [poolings] * count
-    if len(poolings) != count or not all(pooling in POOLING for pooling in poolings):
+    poolings = shape["pooling"]
+    if not isinstance(poolings, list) or len(poolings) != count or not all(pooling in POOLING for pooling in poolings):
         raise ValueError(f"it asks for an unknown pooling, {poolings!r:.40}")
     return poolings
 

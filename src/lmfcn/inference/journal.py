@@ -104,7 +104,7 @@ class Journal:
 
     def _go_on(self, found: dict[str, Any]) -> None:
         """Take up what is there up to the first line that is not whole, and drop the rest."""
-        folder = found.get("folder", self._folder)
+        folder = found["folder"]
         self._elsewhere = {} if folder == self._folder else {"folder": self._folder}
         end = self._file.tell()
         for line in self._file:
@@ -125,18 +125,18 @@ class Journal:
             found = json.loads(line)
         except ValueError:
             found = None
-        if not isinstance(found, dict) or any(found.get(name) != beginning[name] for name in ("kind", "version")):
+        sound = isinstance(found, dict) and found.keys() == beginning.keys()
+        if not sound or any(found[name] != beginning[name] for name in ("kind", "version")):
             raise ValueError(f"{self.path} was not left by this version of lmfcn predict; remove it, or begin anew.")
-        if found.get("model") != beginning["model"]:
+        if found["model"] != beginning["model"]:
             raise ValueError(
                 f"{self.path} holds predictions of another model; resume with that one, or leave --resume out to begin"
                 " anew."
             )
-        paths = found.get("paths")
-        if paths is not None and paths != beginning["paths"]:  # older journals do not tell them
+        if found["paths"] != beginning["paths"]:
             raise ValueError(
-                f"{self.path} holds predictions for other PATHS ({_some(paths)}); resume with these, or leave --resume"
-                " out to begin anew."
+                f"{self.path} holds predictions for other PATHS ({_some(found['paths'])}); resume with these, or leave"
+                " --resume out to begin anew."
             )
         return found
 

@@ -15,7 +15,6 @@ from lmfcn.algorithm.network import TextureFCN
 from lmfcn.inference.map_grid import Box, MapGrid, pieces
 from lmfcn.inference.window_maps import window_maps
 from lmfcn.inference.window_sums import PatchAxis, window_sums
-from lmfcn.memory import reused_buffers
 
 _USUAL_WINDOW = 64
 
@@ -102,7 +101,7 @@ class Mapper:
         if wanted is None:
             wanted = np.ones(windows.shape, dtype=bool)
         found = np.full((*windows.shape, self.n_classes), np.nan, dtype=np.float32)
-        with torch.no_grad(), reused_buffers():
+        with torch.no_grad():
             latents = self._latents(pixels, grid, windows, wanted)
             for group in pieces(windows, grid.group):
                 place = group.within(windows)
