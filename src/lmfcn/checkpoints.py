@@ -9,12 +9,14 @@ from typing import Any
 
 from lmfcn.algorithm.checkpoint import restore_training, training_state
 from lmfcn.algorithm.training import Training
+from lmfcn.distribution.threads import ThreadCounts
 from lmfcn.files import write_text
 from lmfcn.tensor_files import read_tensors, write_tensors
 
 KIND = "lmfcn checkpoint"
 VERSION = 1
 _IDENTITY = "run.json"
+_THREADS = "threads"
 _NETWORK = "network-{}.safetensors"
 
 
@@ -42,10 +44,20 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """The folder of one fit: who it belongs to, and a file for each network."""
+    """The folder of one fit: who it belongs to, and a file for each network.
+
+    Attributes
+    ----------
+    folder : Path
+    run : str
+        Digest of what must be the same for a run to go on.
+    threads : ThreadCounts or None
+        Numbers of threads that the run was started with and goes on with; None before `claim`.
+    """
 
     folder: Path
     run: str = ""
+    threads: ThreadCounts | None = None
 
     @classmethod
     def open(cls, folder: str | Path) -> "Checkpoints":
@@ -66,25 +78,29 @@ class Checkpoints:
         seed = self._identity().get("seed")
         return seed if isinstance(seed, int) else None
 
-    def claim(self, identity: Mapping[str, Any]) -> "Checkpoints":
+    def claim(self, identity: Mapping[str, Any], threads: ThreadCounts) -> "Checkpoints":
         """Make the folder this run's, or refuse if it is another one's.
 
         Parameters
         ----------
         identity : mapping
             What must be the same for a run to go on: the data, the parameters, the versions, the seed.
+        threads : ThreadCounts
+            For a new run. One that has saved a network goes on with the numbers that it was started with.
         """
         there, here = self._identity(), json.loads(json.dumps(identity))
-        text = json.dumps(here, indent=2, sort_keys=True) + "\n"
-        if there != here:
-            if there and any(self.folder.glob(_NETWORK.format("*"))):
-                raise ValueError(
-                    f"The checkpoints in {self.folder} belong to another run:"
-                    f" {'; '.join(list(_differences(there, here))[:5])}. Use what they were made with, another"
-                    " checkpoint_dir (every fit needs its own, also in cross-validation), or delete the folder."
-                )
-            write_text(self.folder / _IDENTITY, text)
-        return replace(self, run=hashlib.sha256(text.encode()).hexdigest())
+        stored = self._threads(there.pop(_THREADS, None))
+        started = any(self.folder.glob(_NETWORK.format("*")))
+        if there and there != here and started:
+            raise ValueError(
+                f"The checkpoints in {self.folder} belong to another run:"
+                f" {'; '.join(list(_differences(there, here))[:5])}. Use what they were made with, another"
+                " checkpoint_dir (every fit needs its own, also in cross-validation), or delete the folder."
+            )
+        threads = stored if stored is not None and started else threads
+        if there != here or stored != threads:
+            write_text(self.folder / _IDENTITY, _json({**here, _THREADS: threads._asdict()}))
+        return replace(self, run=hashlib.sha256(_json(here).encode()).hexdigest(), threads=threads)
 
     def of(self, name: str) -> Checkpoint:
         """Return the checkpoint of one network's training."""
@@ -97,10 +113,27 @@ class Checkpoints:
         try:
             identity = json.loads(path.read_text(encoding="utf-8"))
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path} is damaged; delete {self.folder} to start anew.") from error
+            raise self._damaged() from error
         if not isinstance(identity, dict):
-            raise ValueError(f"{path} is damaged; delete {self.folder} to start anew.")
+            raise self._damaged()
         return identity
+
+    def _threads(self, values: Any) -> ThreadCounts | None:
+        """Return the numbers in the folder; folders of older versions have none."""
+        if values is None:
+            return None
+        if not isinstance(values, dict) or set(values) != set(ThreadCounts._fields):
+            raise self._damaged()
+        if not all(type(count) is int and count > 0 for count in values.values()):
+            raise self._damaged()
+        return ThreadCounts(**values)
+
+    def _damaged(self) -> ValueError:
+        return ValueError(f"{self.folder / _IDENTITY} is damaged; delete {self.folder} to start anew.")
+
+
+def _json(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, indent=2, sort_keys=True) + "\n"
 
 
 def _differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

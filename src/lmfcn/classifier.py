@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,9 +16,11 @@ from lmfcn.algorithm.training import Observer
 from lmfcn.checkpoints import Checkpoints
 from lmfcn.data.seeds import RandomState, as_generator
 from lmfcn.data.training_data import TrainingData
+from lmfcn.distribution.threads import n_threads
 from lmfcn.estimator import ImageClassifier
 from lmfcn.fitting import Fitted, fit_model
 from lmfcn.inference.files import save
+from lmfcn.phases import resumed_plan
 from lmfcn.plans import plan_of, record_of, settings_of
 
 
@@ -140,10 +141,10 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         A fixed seed makes `fit` repeatable bit for bit on the CPU of one machine with the same number of
         threads.
     n_jobs : int, optional
-        Networks of "one-vs-all" to train at the same time, in joblib's workers; they share the cores.
+        Networks of "one-vs-all" to train at the same time, in processes that share the cores; -1 is one for each core.
     checkpoint_dir : path, optional
         Folder for a checkpoint after every epoch. `fit` with the same data and parameters goes on from
-        there, and ends as if it had never been interrupted.
+        there, with the same numbers of threads whatever `n_jobs` is then, and ends as if it had never been interrupted.
     on_epoch : callable, optional
         Called after every epoch with its `EpochRecord` and its `LatentSpace`; not with several workers. In the closing
         epochs the space holds training images and, behind them, validation images, and there is no validation accuracy.
@@ -319,11 +320,13 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         data = self._check_data(X, y, groups, validation, np.random.default_rng(seed))
         plan = plan_of(parameters, settings, data, seed)
         record = record_of(parameters, data, plan)
+        notes: list[str] = []
         if checkpoints is not None:
-            plan = replace(plan, checkpoints=checkpoints.claim(record))
-        fitted = fit_model(data, plan)
+            plan, notes = resumed_plan(plan, checkpoints.claim(record, plan.threads))
+        with n_threads(plan.threads.process):
+            fitted = fit_model(data, plan)
         self._store(fitted, data, plan.settings, record)
-        for message in fitted.messages:
+        for message in notes + fitted.messages:
             warnings.warn(message, TrainingWarning, stacklevel=2)
         return self
 

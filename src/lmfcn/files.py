@@ -1,10 +1,16 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and that one process at a time writes."""
 
+import errno
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
+
+from filelock import FileLock, Timeout
+
+_WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -73,3 +79,52 @@ def made_folder(path: str | Path) -> Iterator[Path]:
             with suppress(OSError):
                 folder.rmdir()
         raise
+
+
+class LockFile:
+    """A lock file beside a file that one process at a time may write; it goes when it is released.
+
+    A process that is killed leaves it behind, where it keeps nobody out. On file systems without locks, as on some
+    networks, nobody is kept out either.
+
+    Parameters
+    ----------
+    path : path
+        Of the file to write; the lock file has the same name and the ending .lock, beside the target of a link.
+    busy : str
+        Message of the ValueError when another process has the lock.
+    """
+
+    def __init__(self, path: str | Path, busy: str) -> None:
+        self.path = Path(f"{os.path.realpath(path)}.lock")
+        self._lock = FileLock(self.path, thread_local=False, fallback_to_soft=False)
+        if not self.path.parent.exists():  # filelock would make the folder
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        try:
+            # Some tries: another process may be removing the lock file just now.
+            self._lock.acquire(timeout=0.1, poll_interval=0.02)
+        except Timeout as error:
+            raise ValueError(busy) from error
+        except OSError as error:
+            self._go_without(error, path)
+
+    def __enter__(self) -> "LockFile":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+    def release(self) -> None:
+        """Remove the lock file and let others in; nothing happens the second time."""
+        if not self._lock.is_locked:
+            return
+        # Removed while it is locked: whoever has opened it meanwhile finds it gone, and makes a new one.
+        if sys.platform != "win32":  # where an open file cannot be removed, and filelock does it afterwards
+            self.path.unlink(missing_ok=True)
+        self._lock.release()
+
+    def _go_without(self, error: OSError, path: str | Path) -> None:
+        if error.errno not in _WITHOUT_LOCKS:
+            error.filename = str(path)  # the only name that the user knows
+            raise error
+        self.path.unlink(missing_ok=True)

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-import joblib
 import numpy as np
 import torch
 from torch import Tensor
@@ -22,6 +21,8 @@ from lmfcn.algorithm.training import KeptEpoch, Observer, Problem, Trained, Trai
 from lmfcn.checkpoints import Checkpoints
 from lmfcn.data.training_data import TrainingData
 from lmfcn.devices import to_device
+from lmfcn.distribution.parallel import workers_of
+from lmfcn.distribution.threads import ThreadCounts
 from lmfcn.progress import Advance, epoch_progress, progress_note
 
 
@@ -45,6 +46,8 @@ class Plan:
     seed : int
     device : torch.device
     n_jobs : int or None
+    threads : ThreadCounts
+        Numbers of threads that everything computes with.
     checkpoints : Checkpoints or None
     observe : callable or None
     verbose : bool
@@ -60,6 +63,7 @@ class Plan:
     seed: int
     device: torch.device
     n_jobs: int | None
+    threads: ThreadCounts
     checkpoints: Checkpoints | None
     observe: Observer | None
     verbose: bool
@@ -126,6 +130,17 @@ def image_weights(plan: Plan, labels: Tensor) -> Tensor | None:
     return to_device(torch.from_numpy(plan.class_weights), labels.device)[labels]
 
 
+def resumed_plan(plan: Plan, checkpoints: Checkpoints) -> tuple[Plan, list[str]]:
+    """Return the plan with the checkpoints' folder and numbers of threads, and a message if these were others."""
+    notes = []
+    if checkpoints.threads not in (None, plan.threads):
+        notes.append(
+            f"The fit in {checkpoints.folder} was started with {checkpoints.threads}, and goes on with the same instead"
+            f" of {plan.threads}: bits depend on it. Delete the folder to start anew."
+        )
+    return replace(plan, checkpoints=checkpoints, threads=checkpoints.threads or plan.threads), notes
+
+
 def how_to_go_on(plan: Plan) -> str:
     """Say how an interrupted fit goes on."""
     if plan.checkpoints is None:
@@ -157,7 +172,8 @@ def _train(
     data: TrainingData, plan: Plan, phase: _Phase, problem: Problem, networks: Sequence[TextureFCN]
 ) -> list[Trained]:
     """Train each network on its problem: that of all classes, or of one class against all others."""
-    in_workers = len(networks) > 1 and joblib.effective_n_jobs(plan.n_jobs) > 1
+    workers = workers_of(plan.n_jobs)
+    in_workers = len(networks) > 1 and not workers.serial
     with epoch_progress(phase.title, len(networks) * (phase.settings.epochs + 1), visible=plan.verbose) as advance:
         observe = None if in_workers else _observer(plan.observe, advance)
         catch_up = None if in_workers else _note(advance)
@@ -175,7 +191,7 @@ def _train(
             for record in trained.history if in_workers else ():
                 _note(advance)(record)
 
-        return train_side_by_side(tasks, plan.n_jobs, finished)
+        return train_side_by_side(tasks, finished, workers=workers, n_threads=plan.threads.network)
 
 
 def _make_training(

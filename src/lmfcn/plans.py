@@ -6,12 +6,14 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from joblib import effective_n_jobs
+import torch
 
 from lmfcn.algorithm.first_filters import FIRST_FILTERS
 from lmfcn.algorithm.settings import PRESETS, Settings
 from lmfcn.data.training_data import TrainingData
 from lmfcn.devices import check_device
+from lmfcn.distribution.parallel import Workers, workers_of
+from lmfcn.distribution.threads import ThreadCounts
 from lmfcn.parameters import (
     check_choice,
     check_class_weight,
@@ -67,7 +69,8 @@ def plan_of(parameters: Parameters, settings: Settings, data: TrainingData, seed
         check_closing(settings)
     if data.validation is None:
         settings = replace(settings, closing_epochs=0)
-    if parameters["on_epoch"] is not None and one_vs_all and effective_n_jobs(parameters["n_jobs"]) > 1:
+    workers = workers_of(parameters["n_jobs"])
+    if parameters["on_epoch"] is not None and one_vs_all and not workers.serial:
         raise ValueError("on_epoch sees nothing of other processes; use n_jobs=1 with it.")
     return Plan(
         latent_dim=_value(parameters, "latent_dim"),
@@ -80,10 +83,19 @@ def plan_of(parameters: Parameters, settings: Settings, data: TrainingData, seed
         seed=seed,
         device=check_device(parameters["device"]),
         n_jobs=parameters["n_jobs"],
+        threads=_threads(workers, len(classes) if one_vs_all else 1),
         checkpoints=None,
         observe=parameters["on_epoch"],
         verbose=parameters["verbose"],
     )
+
+
+def _threads(workers: Workers, n_networks: int) -> ThreadCounts:
+    """Return the threads of this process, and those of each network: its worker's share, or one on a cluster."""
+    process = torch.get_num_threads()
+    if workers.scheduler is not None and n_networks > 1:
+        return ThreadCounts(process, 1)
+    return ThreadCounts(process, max(1, process // min(workers.jobs, n_networks)))
 
 
 def record_of(parameters: Parameters, data: TrainingData, plan: Plan) -> dict[str, Any]:

@@ -3,15 +3,13 @@
 Their SVMs are thrown away; the latents of all networks, one behind the other, go to one multiclass SVM (final_svm.py).
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import replace
-
-import joblib
-import torch
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from lmfcn.algorithm.errors import TrainingError
 from lmfcn.algorithm.training import Problem, Trained, Training
+from lmfcn.distribution.parallel import Workers, as_completed
+from lmfcn.distribution.threads import n_threads
 
 
 def one_against_all(problem: Problem, number: int) -> Problem:
@@ -25,44 +23,45 @@ def one_against_all(problem: Problem, number: int) -> Problem:
 
 
 def train_side_by_side(
-    trainings: Mapping[str, Callable[[], Training]], n_jobs: int | None, finished: Callable[[Trained], None]
+    trainings: Mapping[str, Callable[[], Training]],
+    finished: Callable[[Trained], None],
+    *,
+    workers: Workers,
+    n_threads: int,
 ) -> list[Trained]:
-    """Run several trainings in joblib's workers; return their results in the same order.
+    """Run several trainings, each in one of the workers; return their results in the same order.
 
     Parameters
     ----------
     trainings : mapping of callables
-        Each makes one training, under the name that messages and errors call it by. They are called in the
-        workers, so they must be picklable.
-    n_jobs : int or None
-        As everywhere in joblib; the backend is the one in force. Workers share the cores evenly.
+        Each makes one training, under its name in messages and errors. They are called in the workers, so they must be
+        picklable unless there is only this process.
     finished : callable
         Called in this process with every result as it comes in.
+    workers : Workers
+    n_threads : int
+        Threads of each training; bits depend on it.
     """
-    n_workers = min(joblib.effective_n_jobs(n_jobs), len(trainings))
-    n_threads = max(1, torch.get_num_threads() // n_workers)
-    tasks = (joblib.delayed(_run)(name, make, n_threads) for name, make in trainings.items())
+    train = _TrainByName(trainings, n_threads)
+    jobs = min(workers.jobs, len(trainings))
     done: dict[str, Trained] = {}
-    for name, trained in joblib.Parallel(n_jobs=n_workers, return_as="generator_unordered")(tasks):
+    for name, trained in as_completed(train, trainings, jobs=jobs, scheduler=workers.scheduler):
         done[name] = trained
         finished(trained)
     return [done[name] for name in trainings]
 
 
-def _run(name: str, make: Callable[[], Training], n_threads: int) -> tuple[str, Trained]:
-    with _threads(n_threads):
-        try:
-            trained = make().run()
-        except TrainingError as error:
-            raise TrainingError(f"{name}: {error}") from error
-    return name, replace(trained, message=trained.message and f"{name}: {trained.message}")
+@dataclass(frozen=True)
+class _TrainByName:
+    """Runs any of the trainings; sent to workers once, with the images that all trainings share."""
 
+    trainings: Mapping[str, Callable[[], Training]]
+    n_threads: int
 
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
+    def __call__(self, name: str) -> Trained:
+        with n_threads(self.n_threads):
+            try:
+                trained = self.trainings[name]().run()
+            except TrainingError as error:
+                raise TrainingError(f"{name}: {error}") from error
+        return replace(trained, message=trained.message and f"{name}: {trained.message}")

@@ -1,13 +1,13 @@
 """A handcrafted descriptor with an RBF SVM on top."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
-import joblib
 import numpy as np
 import torch
-from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from lmfcn.baselines.descriptors import DESCRIPTORS, LENGTHS, Descriptor, check_describable
@@ -16,11 +16,13 @@ from lmfcn.baselines.feature_svm import FeatureSVC
 from lmfcn.data.loading import LoadedImages, form_of
 from lmfcn.data.seeds import RandomState
 from lmfcn.data.training_data import TrainingData
+from lmfcn.distribution.parallel import as_completed, workers_of
+from lmfcn.distribution.threads import WithThreads
 from lmfcn.extras import needs
 from lmfcn.parameters import check_choice, check_jobs
 from lmfcn.progress import item_progress
 
-_AT_ONCE = 64
+_AT_ONCE = 16
 _CACHE_VERSION = 1
 """To be raised when a descriptor changes."""
 
@@ -89,18 +91,17 @@ class DescriptorSVC(FeatureSVC):
         sizes = [images.shape[1:3]] if isinstance(images, np.ndarray) else images.sizes()
         name = self._descriptor
         check_describable(name, channels, pixels, int(np.min(sizes)))
-        describe, length, title = DESCRIPTORS[name], LENGTHS[name], name.upper()
-        cache = None if self.cache_dir is None else FeatureCache(self.cache_dir, _kind(name), length)
-        vectors = np.empty((len(images), length))
-        with (
-            item_progress(title, len(images), visible=self.verbose) as advance,
-            joblib.Parallel(n_jobs=self.n_jobs) as workers,
-            # Vectors of 256 x 256 counts are too short to share: a second thread would only wait, at full load.
-            threadpool_limits(1, user_api="blas"),
-        ):
-            for positions, chunk in _chunks(images):
-                vectors[positions] = _describe_chunk(chunk, describe, cache, workers)
-                for _ in positions:
+        cache = None if self.cache_dir is None else FeatureCache(self.cache_dir, _kind(name), LENGTHS[name])
+        # Vectors of 256 x 256 counts are too short to share: a second thread would only wait, at full load.
+        describe = WithThreads(_DescribeChunk(DESCRIPTORS[name]), 1)
+        vectors = np.empty((len(images), LENGTHS[name]))
+        with item_progress(name.upper(), len(images), visible=self.verbose) as advance:
+            missing = _missing(images, cache, vectors, advance)
+            for chunk, found in as_completed(describe, missing, **workers_of(self.n_jobs)._asdict()):
+                vectors[chunk.positions] = found
+                if cache is not None:
+                    cache.put(chunk.images, found)
+                for _ in found:
                     advance()
         return torch.from_numpy(vectors)
 
@@ -111,19 +112,37 @@ def _kind(descriptor: str) -> str:
     return f"{descriptor}-{_CACHE_VERSION}-{versions}"
 
 
-def _chunks(images: LoadedImages) -> Iterator[tuple[range, list[np.ndarray]]]:
-    for start in range(0, len(images), _AT_ONCE):
-        positions = range(start, min(start + _AT_ONCE, len(images)))
-        yield positions, [np.asarray(images[position]) for position in positions]
+class _Chunk(NamedTuple):
+    """A few images, and where their vectors go."""
+
+    positions: list[int]
+    images: list[np.ndarray]
 
 
-def _describe_chunk(
-    images: list[np.ndarray], describe: Descriptor, cache: FeatureCache | None, workers: joblib.Parallel
-) -> list[np.ndarray]:
-    found = [None if cache is None else cache.get(image) for image in images]
-    missing = [image for image, vector in zip(images, found, strict=True) if vector is None]
-    computed = workers(joblib.delayed(describe)(image) for image in missing)
-    if cache is not None:
-        cache.put(missing, computed)
-    rest = iter(computed)
-    return [next(rest) if vector is None else vector for vector in found]
+@dataclass(frozen=True)
+class _DescribeChunk:
+    describe: Descriptor
+
+    def __call__(self, chunk: _Chunk) -> list[np.ndarray]:
+        return [self.describe(image) for image in chunk.images]
+
+
+def _missing(
+    images: LoadedImages, cache: FeatureCache | None, vectors: np.ndarray, advance: Callable[[], None]
+) -> Iterator[_Chunk]:
+    """Fill in the vectors that the cache holds, and yield all other images in chunks."""
+    chunk = _Chunk([], [])
+    for position in range(len(images)):
+        image = np.asarray(images[position])
+        found = None if cache is None else cache.get(image)
+        if found is not None:
+            vectors[position] = found
+            advance()
+            continue
+        chunk.positions.append(position)
+        chunk.images.append(image)
+        if len(chunk.images) == _AT_ONCE:
+            yield chunk
+            chunk = _Chunk([], [])
+    if chunk.images:
+        yield chunk

@@ -1,14 +1,12 @@
 """Which runs are missing, which of them can begin, and where they are kept."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from lmfcn.algorithm.errors import TrainingError
-from lmfcn.alone import open_alone, remove_alone
 from lmfcn.distribution import LostWorkerError, WithThreads, as_completed
 from lmfcn.experiments.measuring import (
     METHODS,
@@ -23,6 +21,7 @@ from lmfcn.experiments.measuring import (
 from lmfcn.experiments.runs import Cell, Run, RunReader, append_run
 from lmfcn.experiments.tables import NOTHING
 from lmfcn.experiments.tasks import Parts
+from lmfcn.files import LockFile
 
 TUNING_SEED = 0
 
@@ -131,7 +130,9 @@ class Study:
         """
         self._check_choices()
         self.output.parent.mkdir(parents=True, exist_ok=True)
-        with self._alone():
+        # Two processes that add to the same file would do the same work.
+        busy = f"Another process is adding runs to {self.output}; wait until it has ended, or give another --output."
+        with LockFile(self.output, busy):
             return self._run(report, go_on, ended, failed or report)
 
     def _run(self, report: Report, go_on: GoOn, ended: Ended, failed: Report) -> list[str]:
@@ -156,21 +157,6 @@ class Study:
             if error is not None:
                 fail(work.cell, error)
         return failures
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Keep other processes from adding to the same file while the block runs: both would do the same work."""
-        path = self.output.with_suffix(".lock")
-        try:
-            file = open_alone(path)
-        except BlockingIOError as error:
-            raise ValueError(
-                f"Another process is adding runs to {self.output}; wait until it has ended, or give another --output."
-            ) from error
-        try:
-            yield
-        finally:
-            remove_alone(file, path)
 
     def cells(self) -> Iterator[Cell]:
         """Yield all cells, for each method and task the one that tunes before the others."""

@@ -6,12 +6,13 @@ import os
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lmfcn.alone import open_alone, remove_alone
+from lmfcn.files import LockFile
 
 KIND = "lmfcn predictions"
 VERSION = 1
@@ -45,17 +46,12 @@ class Journal:
         self._elsewhere: dict[str, str] = {}
         beginning = {"kind": KIND, "version": VERSION, "model": _file_digest(model)}
         beginning |= {"folder": self._folder, "paths": _all_absolute(self._folder, paths)}
-        try:
-            self._file = open_alone(self.path)
-        except BlockingIOError as error:
-            raise ValueError(
-                f"Another lmfcn predict is writing {output}; wait until it has ended, or give another -o FILE."
-            ) from error
-        try:
+        busy = f"Another lmfcn predict is writing {output}; wait until it has ended, or give another -o FILE."
+        with ExitStack() as resources:
+            resources.enter_context(LockFile(output, busy))
+            self._file = resources.enter_context(self.path.open("a+b"))
             self._begin(beginning, resume=resume)
-        except BaseException:
-            self._file.close()
-            raise
+            self._resources = resources.pop_all()
 
     def __enter__(self) -> "Journal":
         return self
@@ -64,7 +60,7 @@ class Journal:
         # Beside a file that is there it stays: without it, that file would be taken for what this run was to write.
         if len(self) == 0 and not self._output.exists():
             self.remove()
-        self._file.close()
+        self._resources.close()
 
     def __len__(self) -> int:
         return self.n_before + self._n_added
@@ -91,7 +87,9 @@ class Journal:
     def remove(self) -> None:
         """Close the file and remove it; what was asked for is done."""
         if not self._file.closed:
-            remove_alone(self._file, self.path)
+            self._file.close()
+            self.path.unlink(missing_ok=True)
+            self._resources.close()
 
     def _begin(self, beginning: dict[str, Any], *, resume: bool) -> None:
         self._file.seek(0)
