@@ -43,10 +43,11 @@ def die_once(folder, number):
 
 
 def threads_and_jobs(_):
-    import joblib
     import torch
 
-    return torch.get_num_threads(), joblib.effective_n_jobs(4)
+    from lmfcn.distribution.parallel import workers_of
+
+    return torch.get_num_threads(), workers_of(4).jobs
 
 
 def threads_before_and_within(count):

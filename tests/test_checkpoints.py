@@ -1,18 +1,23 @@
 import contextlib
 import json
+import signal
 import subprocess
 import sys
+import threading
+import time
 from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from lmfcn import LMFCNClassifier, make_gaussians
 from lmfcn.algorithm.errors import TrainingWarning
 from lmfcn.algorithm.training import Training
 from lmfcn.checkpoints import Checkpoints
 from lmfcn.data.collections import ImageCollection
+from lmfcn.distribution.threads import ThreadCounts, n_threads
 from lmfcn.tensor_files import FileError
 
 
@@ -78,8 +83,9 @@ def test_a_finished_fit_is_not_run_again(tmp_path, textures):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_workers_write_and_read_checkpoints(tmp_path, n_jobs):
     data = three_classes()
-    first = quick(strategy="one-vs-all", checkpoint_dir=tmp_path, n_jobs=n_jobs).fit(*data)
-    again = quick(strategy="one-vs-all", checkpoint_dir=tmp_path, n_jobs=3 - n_jobs).fit(*data)
+    with n_threads(1):
+        first = quick(strategy="one-vs-all", checkpoint_dir=tmp_path, n_jobs=n_jobs).fit(*data)
+        again = quick(strategy="one-vs-all", checkpoint_dir=tmp_path, n_jobs=3 - n_jobs).fit(*data)
     assert same(first, again)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "network-0-closing.safetensors",
@@ -90,6 +96,85 @@ def test_workers_write_and_read_checkpoints(tmp_path, n_jobs):
         "network-2.safetensors",
         "run.json",
     ]
+
+
+@pytest.fixture
+def interrupt_when():
+    """A function that interrupts this process, as Ctrl-C does, as soon as there is a file."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    watchers = []
+
+    def watch(path):
+        while not path.exists():
+            time.sleep(0.01)
+        signal.raise_signal(signal.SIGINT)
+
+    def start(path):
+        watchers.append(threading.Thread(target=watch, args=(path,)))
+        watchers[-1].start()
+
+    yield start
+    for watcher in watchers:
+        watcher.join()
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_resumed_fit_computes_with_the_threads_that_it_was_started_with(tmp_path, interrupt_when):
+    data = three_classes()
+    with n_threads(6):
+        whole = quick(strategy="one-vs-all", n_jobs=2, checkpoint_dir=tmp_path / "whole").fit(*data)
+        interrupt_when(tmp_path / "stopped" / "network-0.safetensors")  # in the middle of the other networks
+        with pytest.raises(KeyboardInterrupt):
+            quick(strategy="one-vs-all", n_jobs=2, checkpoint_dir=tmp_path / "stopped").fit(*data)
+    stored = json.loads((tmp_path / "stopped" / "run.json").read_text())["threads"]
+    assert stored == {"process": 6, "network": 3}
+    with n_threads(1):
+        with pytest.warns(
+            TrainingWarning,
+            match=r"The fit in .*stopped was started with 6 threads, 3 per network, and goes on with the same instead"
+            r" of 1 thread: bits depend on it\. Delete the folder to start anew\.",
+        ):
+            resumed = quick(strategy="one-vs-all", checkpoint_dir=tmp_path / "stopped").fit(*data)
+        assert torch.get_num_threads() == 1
+        assert not same(quick(strategy="one-vs-all").fit(*data), whole)
+    assert same(resumed, whole)
+
+
+def test_one_network_goes_on_with_the_threads_that_it_was_started_with(tmp_path, textures):
+    with n_threads(3):
+        whole = quick().fit(*textures)
+        with pytest.raises(Stop):
+            quick(checkpoint_dir=tmp_path, on_epoch=stop_after(1)).fit(*textures)
+    with n_threads(1), pytest.warns(TrainingWarning, match=r"started with 3 threads, and goes on .* of 1 thread: bits"):
+        resumed = quick(checkpoint_dir=tmp_path, n_jobs=2).fit(*textures)
+    assert same(resumed, whole)
+
+
+def test_a_run_that_has_saved_no_network_takes_the_threads_of_now(tmp_path, textures):
+    with n_threads(3), pytest.raises(Stop):
+        quick(checkpoint_dir=tmp_path, on_epoch=stop_after(0)).fit(*textures)
+    for path in tmp_path.glob("network-*"):
+        path.unlink()
+    with n_threads(1):
+        assert same(quick(checkpoint_dir=tmp_path).fit(*textures), quick().fit(*textures))
+    assert json.loads((tmp_path / "run.json").read_text())["threads"] == {"process": 1, "network": 1}
+
+
+def test_a_folder_of_an_older_version_goes_on_and_gets_the_threads_of_now(tmp_path, textures):
+    with pytest.raises(Stop):
+        quick(checkpoint_dir=tmp_path, on_epoch=stop_after(1)).fit(*textures)
+    run = json.loads((tmp_path / "run.json").read_text())
+    threads = run.pop("threads")
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    assert same(quick(checkpoint_dir=tmp_path).fit(*textures), quick().fit(*textures))
+    assert json.loads((tmp_path / "run.json").read_text())["threads"] == threads
+
+
+@pytest.mark.parametrize("threads", [3, {"process": 3}, {"process": 3, "network": 0}, {"process": 3, "network": "1"}])
+def test_damaged_numbers_of_threads_are_noticed(tmp_path, threads):
+    (tmp_path / "run.json").write_text(json.dumps({"seed": 1, "threads": threads}))
+    with pytest.raises(ValueError, match=r"run\.json is damaged; delete .* to start anew"):
+        Checkpoints.open(tmp_path).claim({"seed": 1}, ThreadCounts(1, 1))
 
 
 def test_an_open_seed_is_that_of_the_run_in_the_folder(tmp_path, textures):

@@ -348,8 +348,10 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     def predict_set(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Return which classes (n, n_classes) cannot be ruled out: see `TextureModel.predict_set`.
 
-        The true class is in the set of at least a share `coverage` of images, on average over images of the
-        same kind as the training images.
+        About a share `coverage` of images have their true class in their set. It is guaranteed, on average over
+        images that are exchangeable with the validation images, for a model that is not trained further after it was
+        calibrated (`refit=False`). The default model is trained further on the validation images after that: its
+        coverage is usually higher than asked for, but not guaranteed.
         """
         return self._model.predict_set(self._rows(X), coverage)
 

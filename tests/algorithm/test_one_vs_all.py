@@ -1,6 +1,5 @@
 from functools import partial
 
-import joblib
 import numpy as np
 import pytest
 import torch
@@ -10,6 +9,7 @@ from lmfcn.algorithm.network import TextureFCN
 from lmfcn.algorithm.one_vs_all import one_against_all, train_side_by_side
 from lmfcn.algorithm.settings import Settings
 from lmfcn.algorithm.training import Problem, Training
+from lmfcn.distribution.parallel import Workers
 
 
 def make(images, labels, seed=0, **changes):
@@ -34,26 +34,24 @@ def test_one_class_against_the_others():
     assert one_against_all(Problem(images, problem.labels), 0).validation_labels is None
 
 
-@pytest.mark.parametrize("backend", ["sequential", "threading", "loky"])
-def test_results_come_in_order_from_any_backend(problem, backend):
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_results_come_in_order_and_bit_for_bit(problem, jobs):
     seen = []
     tasks = {f"net {seed}": partial(make, *problem, seed=seed) for seed in range(3)}
     threads = torch.get_num_threads()
-    with joblib.parallel_config(backend=backend):
-        results = train_side_by_side(tasks, 2, seen.append)
-    alone = [task().run() for task in tasks.values()]
+    results = train_side_by_side(tasks, seen.append, workers=Workers(jobs), n_threads=threads)
+    expected = [task().run() for task in tasks.values()]
     assert len(seen) == 3
     assert torch.get_num_threads() == threads
-    for one, other in zip(results, alone, strict=True):
-        first = one.kept.network.features[0].weight, other.kept.network.features[0].weight
-        assert torch.allclose(*first, atol=1e-5)
+    for one, other in zip(results, expected, strict=True):
+        assert torch.equal(one.kept.network.features[0].weight, other.kept.network.features[0].weight)
         assert one.history.column("n_support") == other.history.column("n_support")
 
 
 def test_messages_and_errors_name_the_network(problem):
     stuck = {"Class 'a'": partial(make, *problem, C=1e-6, wr_close=0, stand_ins=False, head_weight=0.0)}
-    (trained,) = train_side_by_side(stuck, 1, lambda _: None)
+    (trained,) = train_side_by_side(stuck, lambda _: None, workers=Workers(), n_threads=1)
     assert trained.message.startswith("Class 'a': Training ended in epoch 0")
     same = {"Class 'b'": partial(make, np.zeros((8, 8, 8, 1), np.uint8), torch.arange(8) % 2)}
     with pytest.raises(TrainingError, match="Class 'b': All 8 images have the same latents"):
-        train_side_by_side(same, 1, lambda _: None)
+        train_side_by_side(same, lambda _: None, workers=Workers(), n_threads=1)

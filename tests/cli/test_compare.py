@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
-from lmfcn.alone import open_alone
 from lmfcn.cli import compare as command
 from lmfcn.cli import main as commands
 from lmfcn.experiments.runs import read_runs
+from lmfcn.files import LockFile
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_an_address_that_is_none_leaves_no_folder(lmfcn, folder, tmp_path):
 
 def test_two_comparisons_do_not_share_a_folder(lmfcn, folder, tmp_path):
     (tmp_path / "comparison").mkdir()
-    with open_alone(tmp_path / "comparison" / "runs.lock"):
+    with LockFile(tmp_path / "comparison" / "runs.jsonl", "busy"):
         code, _, said = lmfcn(folder, *FAST, "--quiet")
     assert code == 2
     assert "wait until it has ended, or give another --output" in " ".join(said.split())

@@ -20,7 +20,7 @@ def test_evaluate_tells_everything(command, model, new_trees):
         "recognised",
         "predicted →",
         "Calibration error",
-        "promise 0.9",
+        "aim at 0.9",
     ):
         assert text in told
     assert "Note" not in said

@@ -11,12 +11,12 @@ import pytest
 import pieces_of_work as pieces
 from lmfcn import make_gaussians
 from lmfcn.algorithm.errors import TrainingError
-from lmfcn.alone import open_alone
 from lmfcn.distribution import LostWorkerError
 from lmfcn.experiments import runs as runs_module
 from lmfcn.experiments import studies, study
 from lmfcn.experiments.runs import Cell, Run, append_run, read_lines, read_runs
 from lmfcn.experiments.tasks import Part, Parts
+from lmfcn.files import LockFile
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 QUICK = {"epochs": 2, "latent_dim": 4, "widths": (6,), "device": "cpu"}
@@ -32,7 +32,6 @@ def command(monkeypatch, tmp_path):
     """Run the command on a tiny task with tiny networks."""
     monkeypatch.setattr("lmfcn.baselines.feature_svm.C_FACTORS", (1.0,))
     monkeypatch.setattr("lmfcn.baselines.feature_svm.GAMMA_FACTORS", (1.0, 0.3))
-    monkeypatch.setattr("lmfcn.distribution.cluster.SECONDS_TO_ANSWER", 0.5)
     monkeypatch.setattr(study, "TASKS", {"tiny": tiny, "lung": study.TASKS["lung"]})
     monkeypatch.setattr(study, "CHANGES", {"LMFCN": QUICK, "CNN-CE": QUICK, "FV-CNN": {"n_modes": 2}})
     fixed = [str(tmp_path), "--output", str(tmp_path / "new" / "runs.jsonl"), "--tasks", "tiny"]
@@ -128,7 +127,7 @@ def test_no_line_of_the_file_is_parsed_twice(tmp_path, monkeypatch):
 def test_two_studies_do_not_add_to_the_same_file(command, output, capsys):
     asked = ["--methods", "LBP", "--seeds", "0"]
     output.parent.mkdir()
-    with open_alone(output.with_suffix(".lock")):
+    with LockFile(output, "busy"):
         assert command(*asked) == 2
     assert "Another process is adding runs to" in capsys.readouterr().err
     assert not output.exists()

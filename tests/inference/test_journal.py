@@ -5,7 +5,6 @@ import os
 import numpy as np
 import pytest
 
-from lmfcn.alone import open_alone
 from lmfcn.inference.journal import Journal
 
 ODD = "odd \udcff\n.png"
@@ -140,22 +139,22 @@ def test_where_there_are_no_locks_it_goes_without(model, output, monkeypatch):
     monkeypatch.setattr(fcntl, "flock", cannot)
     with Journal(output, model, PATHS, resume=True) as journal:
         assert len(journal) == 3
+    assert {path.name for path in output.parent.iterdir()} == {"model.lmfcn", "rows.csv.part"}
 
 
-def test_who_waited_at_the_door_of_a_removed_journal_gets_a_new_one(tmp_path, monkeypatch):
-    fcntl = pytest.importorskip("fcntl")
-    path, real = tmp_path / "rows.csv.part", fcntl.flock
+def test_no_lock_file_stays(model, output):
+    def names():
+        return {path.name for path in output.parent.iterdir()}
 
-    def finish_first(file, how):
-        if path.read_bytes() == b"of another":
-            path.unlink()
-        real(file, how)
-
-    path.write_bytes(b"of another")
-    monkeypatch.setattr(fcntl, "flock", finish_first)
-    with open_alone(path) as file:
-        file.write(b"mine")
-    assert path.read_bytes() == b"mine"
+    with Journal(output, model, PATHS, resume=True) as journal:
+        assert names() == {"model.lmfcn", "rows.csv.part", "rows.csv.lock"}
+    assert names() == {"model.lmfcn", "rows.csv.part"}
+    with pytest.raises(ValueError, match="holds predictions for other PATHS"):
+        Journal(output, model, ["others"], resume=True)
+    assert names() == {"model.lmfcn", "rows.csv.part"}
+    with Journal(output, model, PATHS, resume=True) as journal:
+        journal.remove()
+    assert names() == {"model.lmfcn"}
 
 
 def test_without_resume_it_begins_anew_and_an_empty_one_goes(model, output):

@@ -124,9 +124,10 @@ def expected_calibration_error(labels: Tensor, predicted: Tensor, n_bins: int = 
 def least_probability(true_probabilities: Tensor, coverage: float) -> float:
     """Return how probable a class must be to get into a prediction set, by split-conformal prediction.
 
-    The k-th largest of the m held-out values with k = ceil((m + 1) coverage): a new image of the same kind
-    then has its true class in the set with probability of at least `coverage`. With too few held-out images
-    for that promise, every class gets in.
+    The k-th largest of the m held-out values with k = ceil((m + 1) coverage): a new image that is exchangeable with
+    the held-out ones then has its true class in the set with probability of at least `coverage`, if the same model
+    gives its probabilities; nothing is guaranteed for a model that was trained further since. With too few held-out
+    images for that, every class gets in.
     """
     n_images = len(true_probabilities)
     rank = math.ceil((n_images + 1) * coverage - 1e-9)

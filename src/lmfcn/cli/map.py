@@ -50,10 +50,8 @@ def map_image(
     from lmfcn.mapping.opening import READERS, View
     from lmfcn.mapping.run import MapRequest
     from lmfcn.mapping.run import map_image as run
-    from lmfcn.memory import reuse_freed_memory
     from lmfcn.parameters import check_choice
 
-    reuse_freed_memory()
     check_choice("--reader", reader, READERS)
     if resolution is not None and (level != 0 or scale != 1.0):
         raise ValueError("--resolution chooses level and scale itself; leave out --level and --scale.")

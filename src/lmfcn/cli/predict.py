@@ -43,7 +43,7 @@ def predict(
     ] = None,
     proba: Annotated[bool, Option("--proba", help="The probability of every class.")] = False,
     coverage: Annotated[
-        float | None, Option("--set", metavar="SHARE", help="Classes that cannot be ruled out, such as 0.9.")
+        float | None, Option("--set", metavar="SHARE", help="Classes that cannot be ruled out, for about this share of images, such as 0.9.")
     ] = None,
     reject: Annotated[
         float | None, Option("--reject", metavar="SHARE", help="No class below this probability, such as 0.8.")

@@ -29,7 +29,7 @@ class Judge:
         if reject is not None and not 0 <= reject <= 1:
             raise ValueError(f"--reject must be between 0 and 1, got {reject}.")
         if coverage is not None:
-            model.sets_of(np.eye(1, len(model.classes)), coverage)  # refuses a promise that cannot be kept
+            model.sets_of(np.eye(1, len(model.classes)), coverage)  # refuses what the model has no images for
         self._model, self.coverage, self._reject = model, coverage, reject
         self.classes: list[Any] = model.classes.tolist()
 

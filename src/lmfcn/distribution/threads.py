@@ -95,36 +95,57 @@ class _Blocks:
         self._lock = threading.Lock()
         self._counts: list[int] = []
         self._n_before = 0
-        self._limits_before: Any = None
+        self._libraries_before: list[tuple[Any, int]] = []
 
     def enter(self, count: int) -> None:
         """Set the numbers of this process and of this thread."""
         import torch
-        from threadpoolctl import threadpool_limits
 
         with self._lock:
-            n_now = torch.get_num_threads()
-            limits = threadpool_limits(count)
+            n_now, libraries = torch.get_num_threads(), _libraries()
             if not self._counts:
-                self._n_before, self._limits_before = n_now, limits
+                self._n_before = n_now
+                self._libraries_before = [(library, library.num_threads) for library in libraries]
             self._counts.append(count)
-            torch.set_num_threads(count)
+            self._set(libraries, count)
 
     def leave(self, count: int, outer: int | None) -> None:
         """Go back to the blocks that are still open, and this thread to its `outer` block, if it is in one."""
         import torch
-        from threadpoolctl import threadpool_limits
 
         with self._lock:
             self._counts.remove(count)
             if not self._counts:
-                self._limits_before.restore_original_limits()
+                for library, n_before in self._libraries_before:
+                    _set_library(library, n_before)
                 torch.set_num_threads(self._n_before)
                 return
-            threadpool_limits(self._counts[-1])
-            torch.set_num_threads(self._counts[-1])
+            libraries = _libraries()
+            self._set(libraries, self._counts[-1])
             # OpenMP has a number for every thread of a process, which nobody but this one can set.
-            threadpool_limits(self._n_before if outer is None else outer, user_api="openmp")
+            for library in libraries:
+                if library.user_api == "openmp":
+                    _set_library(library, self._n_before if outer is None else outer)
+
+    def _set(self, libraries: list[Any], count: int) -> None:
+        import torch
+
+        for library in libraries:
+            _set_library(library, count)
+        torch.set_num_threads(count)
+
+
+def _libraries() -> list[Any]:
+    from threadpoolctl import ThreadpoolController
+
+    return list(ThreadpoolController().lib_controllers)
+
+
+def _set_library(library: Any, count: int) -> None:
+    library.set_num_threads(count)
+    # From threadpoolctl 3.8 on, the first thread that sets OpenBLAS is the only one that can, until it gives this up.
+    if hasattr(library, "clear_controlling_thread"):
+        library.clear_controlling_thread()
 
 
 _BLOCKS = _Blocks()

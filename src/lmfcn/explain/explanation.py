@@ -14,7 +14,7 @@ from lmfcn.explain.where import ScoreMap, raw_latents, score_map
 from lmfcn.inference.model import TextureModel
 
 COVERAGE = 0.9
-"""Share of images whose true class shall be in their prediction set."""
+"""Share of images whose true class shall be in their prediction set, approximately: see `predict_set`."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Explanation:
     probabilities : dict of float
         By class, the most probable first.
     prediction_set : list of str or None
-        Classes that cannot be ruled out at a coverage of 0.9; None if the model cannot promise that.
+        Classes that cannot be ruled out at a coverage of 0.9; None if the model was fitted without validation images.
     explained : str
         The class whose decision value is explained; the predicted one unless another was asked for.
     value : float

@@ -14,12 +14,12 @@ from lmfcn.inference.intervals import Estimate, balanced_recall
 from lmfcn.inference.model import TextureModel
 
 COVERAGES = (0.8, 0.9, 0.95)
-"""Promises of prediction sets that an evaluation looks at."""
+"""Coverages of prediction sets that an evaluation looks at."""
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """What prediction sets promised, how many of them held the true class, and how many classes they held."""
+    """What coverage prediction sets aimed at (`promised`), how many of them held the true class, and how many classes they held."""
 
     promised: float
     found: float
@@ -44,7 +44,7 @@ class Evaluation:
         Images by true class (row) and predicted class (column).
     calibration_error, log_loss, brier_score : float
     coverage : list of Coverage
-        Empty for a model that cannot promise any.
+        Empty for a model without prediction sets.
     """
 
     classes: list[str]

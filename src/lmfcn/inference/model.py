@@ -156,8 +156,15 @@ class TextureModel(nn.Module):
         ----------
         X : images
         coverage : float
-            The share of images whose true class shall be in their set, on average over images of the same kind
-            as the validation images (conformal prediction).
+            The share of images whose true class shall be in their set.
+
+        Notes
+        -----
+        Conformal prediction guarantees the coverage, on average over images that are exchangeable with the validation
+        images, for a model that is not trained further after it was calibrated: one of `refit=False`, but for the
+        choice of its epoch. The default model is trained further after that, on the validation images too, so that
+        its coverage is approximate: usually above `coverage`, but not guaranteed. Measure it with `lmfcn evaluate`
+        on new images.
         """
         least = self._least_probability(coverage)  # which may refuse, before any work is done
         return _sets(self.predict_proba(X), least)
@@ -220,7 +227,7 @@ class TextureModel(nn.Module):
         return to_cpu_double(self.decision.scores(self.latents(X)))
 
     def _least_probability(self, coverage: float) -> float:
-        """Return how probable a class must be to get into a set; refuse what cannot be promised."""
+        """Return how probable a class must be to get into a set; refuse a model without validation images."""
         _check_share("coverage", coverage, ends=False)
         if not self.calibration.held_out:
             raise ValueError(

@@ -62,7 +62,7 @@ class Answer(BaseModel):
     label: str = Field(description="The most probable class.")
     probabilities: dict[str, Probability] = Field(description="By class, the most probable first.")
     prediction_set: list[str] | None = Field(
-        description="Classes that cannot be ruled out; null if the model has no held-out images to promise that."
+        description="Classes that cannot be ruled out; null if the model was fitted without held-out images."
     )
     reasons: Reasons | None = Field(default=None, description="Only if the request asked for them.")
 
@@ -92,7 +92,7 @@ class ModelCard(BaseModel):
     size: Annotated[list[int], Two] | None = Field(
         description="Height and width that images are brought to; null: as they are."
     )
-    coverage: Probability | None = Field(description="Share of images whose class is in their prediction set.")
+    coverage: Probability | None = Field(description="Share of images whose class shall be in their prediction set; approximate.")
     n_support: int
     n_weights: int
     n_gallery: int | None = Field(description="Number of training images to look at; null without a gallery.")

@@ -31,10 +31,10 @@ function showProbabilities(probabilities) {
 }
 
 function describeSet(labels, coverage) {
-  if (labels === null) return "The model was fitted without held-out images, so it can promise no prediction set.";
+  if (labels === null) return "The model was fitted without held-out images, so it has no prediction sets.";
   const sure = percent(coverage).replace(".0 ", " ");
-  if (labels.length === 1) return `Only ${labels[0]} cannot be ruled out (prediction set that holds the true class in ${sure} of cases).`;
-  return `Cannot be ruled out: ${labels.join(", ")} (prediction set that holds the true class in ${sure} of cases).`;
+  if (labels.length === 1) return `Only ${labels[0]} cannot be ruled out (prediction set that holds the true class in about ${sure} of cases).`;
+  return `Cannot be ruled out: ${labels.join(", ")} (prediction set that holds the true class in about ${sure} of cases).`;
 }
 
 function showReasons({ label, reasons }) {
