@@ -16,7 +16,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 from lmfcn import LMFCNClassifier, __version__, make_gaussians
 from lmfcn.baselines.cnn import CNNClassifier
-from lmfcn.experiments.learning import learning_figures
+from lmfcn.benchmark.measure import learning_figures
 
 METHODS = {
     "LMFCN": lambda: LMFCNClassifier(),

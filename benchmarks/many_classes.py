@@ -17,10 +17,10 @@ from sklearn.metrics import balanced_accuracy_score
 
 import lmfcn
 from lmfcn import LMFCNClassifier
-from lmfcn.algorithm.calibration import expected_calibration_error
-from lmfcn.data.collections import ImageCollection
+from lmfcn.data.collection import ImageCollection
 from lmfcn.data.sources import open_collection
 from lmfcn.data.splits import Split, split
+from lmfcn.training.calibration import expected_calibration_error
 
 UNTRAINED = {"epochs": 1, "passes": 1, "learning_rate": 1e-9, "keep_untrained": False}
 VARIANTS = {

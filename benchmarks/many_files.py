@@ -20,9 +20,9 @@ import numpy as np
 from PIL import Image
 
 from lmfcn import LMFCNClassifier, make_gaussians
-from lmfcn.distribution import WithThreads
-from lmfcn.inference.model import TextureModel
-from lmfcn.inference.streaming import BATCH, FilePredictor, stream_predictions
+from lmfcn.compute.threads import WithThreads
+from lmfcn.model import TextureModel
+from lmfcn.predict.stream import BATCH, FilePredictor, stream_predictions
 
 
 def draw(folder: Path, n_images: int, side: int) -> list[str]:

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 
 from lmfcn import LMFCNClassifier, make_gaussians
-from lmfcn.inference.map_grid import MapGrid
-from lmfcn.inference.model import TextureModel
+from lmfcn.maps.grid import MapGrid
+from lmfcn.model import TextureModel
 
 GOAL = 20.0
 

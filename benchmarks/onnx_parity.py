@@ -23,7 +23,7 @@ from scipy.ndimage import uniform_filter
 from lmfcn import LMFCNClassifier, TextureModel
 from lmfcn.export import export_onnx
 from lmfcn.export.agreement import compare
-from lmfcn.export.onnx_file import run_onnx
+from lmfcn.export.exported_files import run_onnx
 
 FORMS = {"grey": (1, "uint8"), "RGB": (3, "uint8"), "16-bit": (1, "uint16"), "6-channel": (6, "uint8")}
 GRAINS = [(1, 1), (1, 5), (5, 1), (3, 3), (7, 7)]  # of the classes, in pixels

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
-from lmfcn.experiments.runs import Run, read_runs
-from lmfcn.experiments.statistics import paired_difference, summarize
-from lmfcn.experiments.tables import markdown_table, matched, spread
-from lmfcn.experiments.tasks import TASKS
+from lmfcn.benchmark.runs import Run, read_runs
+from lmfcn.benchmark.statistics import paired_difference, summarize
+from lmfcn.benchmark.tables import markdown_table, matched, spread
+from lmfcn.benchmark.tasks import TASKS
 
 N_SEEDS = 5
 METHODS = ("LMFCN", "CNN-CE", "CNN + SVM", "FV-CNN", "GLCM", "LBP", "PFTAS", "random-fcn", "LMFCN, untrained")

@@ -19,12 +19,11 @@ import torch
 from plain import plain_epoch, plain_network
 
 from lmfcn import LMFCNClassifier, make_gaussians
-from lmfcn.algorithm.encode import encode
-from lmfcn.algorithm.network import TextureFCN
-from lmfcn.algorithm.precision import convolutions_in, has_bfloat16
-from lmfcn.algorithm.settings import PRESETS, Settings
-from lmfcn.algorithm.training import Problem, Training
 from lmfcn.baselines.cnn import CNNClassifier
+from lmfcn.compute.encode import convolutions_in, encode, has_bfloat16
+from lmfcn.method.epoch import Problem, Training
+from lmfcn.method.network import TextureFCN
+from lmfcn.recipe import PRESETS, Settings
 
 HERE = Path(__file__).parent
 CPU = torch.device("cpu")
@@ -203,7 +202,7 @@ def imports(results: Results) -> None:
     bare = seconds("-c", "pass")
     torch_seconds = seconds("-c", "import torch") - bare
     results["import torch / import lmfcn"] = torch_seconds / (seconds("-c", "import lmfcn") - bare)
-    results["import torch / lmfcn --help"] = torch_seconds / (seconds("-m", "lmfcn.cli.main", "--help") - bare)
+    results["import torch / lmfcn --help"] = torch_seconds / (seconds("-m", "lmfcn.__main__", "--help") - bare)
 
 
 def compare(results: Results, baseline: Results) -> list[str]:

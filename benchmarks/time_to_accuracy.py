@@ -20,12 +20,12 @@ import numpy as np
 import torch
 
 from lmfcn import LMFCNClassifier
-from lmfcn.algorithm.settings import Settings
 from lmfcn.baselines.cnn import CNNClassifier
-from lmfcn.experiments.learning import learning_figures
-from lmfcn.experiments.runs import Run, read_runs
-from lmfcn.experiments.tables import matched
-from lmfcn.experiments.tasks import TASKS, Parts
+from lmfcn.benchmark.measure import learning_figures
+from lmfcn.benchmark.runs import Run, read_runs
+from lmfcn.benchmark.tables import matched
+from lmfcn.benchmark.tasks import TASKS, Parts
+from lmfcn.recipe import Settings
 
 OURS, THEIRS = "LMFCN", "CNN-CE"
 

@@ -19,10 +19,9 @@ from PIL import Image
 from torch import Tensor
 
 from lmfcn import LMFCNClassifier
-from lmfcn.data.published import load_photographed_textures
-from lmfcn.explain.class_score import ClassScore
-from lmfcn.explain.where import score_map
-from lmfcn.inference.model import TextureModel
+from lmfcn.data.datasets import load_photographed_textures
+from lmfcn.explain.score_map import ClassScore, score_map
+from lmfcn.model import TextureModel
 from lmfcn.report.overlay import overlay
 
 SIDES = np.where(np.arange(64) < 32, 1, -1)

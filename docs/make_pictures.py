@@ -7,11 +7,11 @@ from tempfile import TemporaryDirectory
 from PIL import Image
 
 from lmfcn import LMFCNClassifier
-from lmfcn.algorithm.history import EpochRecord
-from lmfcn.algorithm.latent_space import LatentSpace
-from lmfcn.data.seeds import as_generator
-from lmfcn.data.synthetic import make_gaussians
-from lmfcn.report.space import draw_space, shared_limits
+from lmfcn.data.arrays import as_generator
+from lmfcn.data.datasets import make_gaussians
+from lmfcn.method.anchors import LatentSpace
+from lmfcn.method.history import EpochRecord
+from lmfcn.report.latent_plots import draw_space, shared_limits
 from lmfcn.report.style import new_figure
 
 

@@ -9,10 +9,8 @@ extra `report`.
 import sys
 from pathlib import Path
 
-from lmfcn.experiments.comparing import Outcome
-from lmfcn.experiments.measuring import Changes
-from lmfcn.experiments.request import Request, prepare
-from lmfcn.experiments.results import write_results
+from lmfcn.benchmark.comparison import Outcome, Request, prepare, write_results
+from lmfcn.benchmark.measure import Changes
 from lmfcn.report import comparison_report_writer
 
 METHODS = ("LMFCN", "CNN + SVM", "LBP", "random-fcn")

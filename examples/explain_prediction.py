@@ -8,8 +8,7 @@ import numpy as np
 import lmfcn
 from lmfcn import LMFCNClassifier, make_gaussians
 from lmfcn.explain.explanation import Explanation, explain
-from lmfcn.explain.gallery import Gallery
-from lmfcn.explain.gallery_file import load_gallery, save_gallery
+from lmfcn.explain.gallery import Gallery, load_gallery, save_gallery
 from lmfcn.report.overlay import overlay
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import lmfcn
 from lmfcn import LMFCNClassifier
-from lmfcn.data.published import load_photographed_textures
+from lmfcn.data.datasets import load_photographed_textures
 
 
 def main(folder: Path, tile: int = 64, epochs: int = 5) -> float:

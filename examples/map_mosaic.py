@@ -9,7 +9,7 @@ from scipy.ndimage import distance_transform_edt
 from skimage import data
 
 from lmfcn import LMFCNClassifier
-from lmfcn.mapping.run import MapRequest, map_image
+from lmfcn.maps.run import MapRequest, map_image
 
 NAMES = ["brick", "grass", "gravel", "waves", "checks"]
 SIDE, WINDOW = 512, 64

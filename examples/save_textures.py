@@ -6,7 +6,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from lmfcn.data.published import load_photographed_textures
+from lmfcn.data.datasets import load_photographed_textures
 
 
 def main(folder: Path, tile: int = 32) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 import torch._dynamo  # noqa: F401, which the first step of an optimiser would import, for seconds
 
 from lmfcn.classifier import LMFCNClassifier
-from lmfcn.data.synthetic import make_gaussians
+from lmfcn.data.datasets import make_gaussians
 
 N_KILLS = 20
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import tifffile
 
-from lmfcn.data.form import ImageForm
-from lmfcn.inference.files import save
+from lmfcn.data.image_form import ImageForm
+from lmfcn.model_file import save
 from random_models import random_model
 
 TILE = 128

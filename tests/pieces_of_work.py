@@ -45,13 +45,13 @@ def die_once(folder, number):
 def threads_and_jobs(_):
     import torch
 
-    from lmfcn.distribution.parallel import workers_of
+    from lmfcn.compute.parallel import workers_of
 
     return torch.get_num_threads(), workers_of(4).jobs
 
 
 def threads_before_and_within(count):
-    from lmfcn.distribution import WithThreads
+    from lmfcn.compute.threads import WithThreads
 
     return threads_and_jobs(0), WithThreads(threads_and_jobs, count)(0)
 
@@ -70,7 +70,7 @@ def tiny_task(seed):
     import numpy as np
 
     from lmfcn import make_gaussians
-    from lmfcn.experiments.tasks import Part, Parts
+    from lmfcn.benchmark.tasks import Part, Parts
 
     random = np.random.default_rng(seed)
     return Parts(*(Part(*make_gaussians(8, 16, random, stds=(10, 60))) for _ in range(3)))

@@ -3,13 +3,12 @@
 import numpy as np
 import torch
 
-from lmfcn.algorithm.calibration import Calibration
-from lmfcn.algorithm.decision import Decision
-from lmfcn.algorithm.encode import encode
-from lmfcn.algorithm.geometry import latent_scale
-from lmfcn.algorithm.network import TextureFCN
-from lmfcn.data.form import ImageForm
-from lmfcn.inference.model import Networks, TextureModel
+from lmfcn.compute.encode import encode
+from lmfcn.data.image_form import ImageForm
+from lmfcn.method.kernel_svm import Decision, latent_scale
+from lmfcn.method.network import TextureFCN
+from lmfcn.model import Networks, TextureModel
+from lmfcn.training.calibration import Calibration
 
 FULL_SCALE = {"uint8": 255, "uint16": 65535}
 

@@ -9,7 +9,7 @@ import numpy as np
 import uvicorn
 from PIL import Image
 
-from lmfcn.serve.running import address_of, listen
+from lmfcn.serve.server import address_of, listen
 
 
 def content(image: np.ndarray, kind: str = "PNG") -> bytes:

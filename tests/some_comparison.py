@@ -4,11 +4,11 @@ from pathlib import Path
 
 import numpy as np
 
-from lmfcn.data.collections import ImageCollection
-from lmfcn.experiments.comparing import Comparison, Outcome
-from lmfcn.experiments.exhibit import Exhibit, HardImage, Points, Shown
-from lmfcn.experiments.own_data import look_at
-from lmfcn.experiments.runs import Run, append_run, read_runs
+from lmfcn.benchmark.comparison import Comparison, Outcome
+from lmfcn.benchmark.exhibit import Exhibit, HardImage, Points, Shown
+from lmfcn.benchmark.runs import Run, append_run, read_runs
+from lmfcn.benchmark.tasks import look_at
+from lmfcn.data.collection import ImageCollection
 
 SCORES = {
     "LMFCN": [0.9, 0.95, 0.92],
@@ -42,7 +42,7 @@ def run_of(method, seed, score, **others):
 RUNS = [run_of(method, seed, score) for method, scores in SCORES.items() for seed, score in enumerate(scores)]
 
 
-def exhibit_of(random, n_classes=2, n_hardest=1, side=16, n_images=30):
+def some_exhibit(random, n_classes=2, n_hardest=1, side=16, n_images=30):
     def points(n):
         classes = np.arange(n) % n_classes
         return Points(random.normal(size=(n, 2)).astype(np.float32), classes, np.arange(n) % 3 == 0)
@@ -79,4 +79,4 @@ def small_outcome(folder, random):
     images = random.integers(0, 256, (40, 16, 16), dtype=np.uint8)
     images[1] = images[0]
     labels = np.repeat(CLASSES, 20)
-    return outcome_of(RUNS, exhibit_of(random), folder / "runs.jsonl", images, labels)
+    return outcome_of(RUNS, some_exhibit(random), folder / "runs.jsonl", images, labels)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from lmfcn.experiments.paper.outcome import Outcome
-from lmfcn.experiments.paper.request import Request, prepare
-from lmfcn.experiments.runs import Run, append_run
+from lmfcn.benchmark.paper.reproduction import Request, prepare
+from lmfcn.benchmark.paper.side_by_side import Outcome
+from lmfcn.benchmark.runs import Run, append_run
 
 N_CLASSES = {"4 classes": 4, "8 classes": 8}
 EPOCHS = {"CNN-CE": 100, "CNN-H": 100, "CNN multiclass": 400}

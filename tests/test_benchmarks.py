@@ -11,8 +11,8 @@ import torch
 from sklearn.svm import SVC
 
 from lmfcn import LMFCNClassifier
-from lmfcn.experiments.runs import Run
-from lmfcn.experiments.tasks import Part, Parts
+from lmfcn.benchmark.runs import Run
+from lmfcn.benchmark.tasks import Part, Parts
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 

@@ -9,8 +9,8 @@ from sklearn.exceptions import NotFittedError
 
 import lmfcn
 from lmfcn import LMFCNClassifier, make_gaussians
-from lmfcn.algorithm.errors import TrainingWarning
-from lmfcn.algorithm.settings import PRESETS, Settings
+from lmfcn.method.history import TrainingWarning
+from lmfcn.recipe import PRESETS, Settings
 
 
 def quick(**changes) -> LMFCNClassifier:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import lmfcn
-from lmfcn.files import write_text
+from lmfcn.util.files import write_text
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

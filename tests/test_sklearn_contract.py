@@ -16,8 +16,8 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lmfcn import LMFCNClassifier, make_gaussians
-from lmfcn.algorithm.errors import TrainingWarning
-from lmfcn.data.collections import ImageCollection
+from lmfcn.data.collection import ImageCollection
+from lmfcn.method.history import TrainingWarning
 
 NOT_MEANT_TO_HOLD = {
     # Convolutions in single precision add up in an order that depends on the size of the batch, so the last digits
@@ -30,7 +30,7 @@ NOT_MEANT_TO_HOLD = {
     [LMFCNClassifier(latent_dim=8, widths=(8,), epochs=1, passes=2, image_shape=(1, -1), device="cpu")],
     expected_failed_checks=lambda _: NOT_MEANT_TO_HOLD,
 )
-@pytest.mark.filterwarnings("ignore::lmfcn.algorithm.errors.TrainingWarning")  # a handful of points may all be settled
+@pytest.mark.filterwarnings("ignore::lmfcn.method.history.TrainingWarning")  # a handful of points may all be settled
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.DataConversionWarning")
 def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
@@ -165,7 +165,7 @@ def test_pipeline(X, data):
     assert np.array_equal(pipeline.predict(X), quick().fit(X, data[1]).predict(X))
 
 
-@pytest.mark.filterwarnings("ignore::lmfcn.algorithm.errors.TrainingWarning")  # folds may leave two images of a class
+@pytest.mark.filterwarnings("ignore::lmfcn.method.history.TrainingWarning")  # folds may leave two images of a class
 def test_cross_validation_with_groups(X, data):
     groups = np.arange(len(data[1])) // 2
     scores = cross_val_score(quick(), X, data[1], groups=groups, params={"groups": groups}, cv=GroupKFold(2))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import typer
 
-from lmfcn.cli.main import app
+from lmfcn.__main__ import app
 
 ROOT = Path(__file__).parent.parent
 TOUR = ROOT / "docs" / "tour.md"

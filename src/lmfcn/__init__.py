@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lmfcn.classifier import LMFCNClassifier
-    from lmfcn.data.synthetic import make_gaussians
-    from lmfcn.inference.files import load
-    from lmfcn.inference.model import TextureModel
+    from lmfcn.data.datasets import make_gaussians
+    from lmfcn.model import TextureModel
+    from lmfcn.model_file import load
 
 __version__ = "0.1.0"
 __all__ = ["LMFCNClassifier", "TextureModel", "__version__", "load", "make_gaussians"]
 
 _HOMES = {
     "LMFCNClassifier": "lmfcn.classifier",
-    "TextureModel": "lmfcn.inference.model",
-    "load": "lmfcn.inference.files",
-    "make_gaussians": "lmfcn.data.synthetic",
+    "TextureModel": "lmfcn.model",
+    "load": "lmfcn.model_file",
+    "make_gaussians": "lmfcn.data.datasets",
 }
 
 

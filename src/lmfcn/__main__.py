@@ -1,5 +1,111 @@
-"""Run the command line as `python -m lmfcn`."""
+"""The `lmfcn` command."""
 
-from lmfcn.cli.main import main
+import sys
+from collections.abc import Callable
+from inspect import cleandoc
+from typing import Annotated
 
-main()
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from lmfcn import __version__
+from lmfcn.cli.audit import audit
+from lmfcn.cli.compare import compare
+from lmfcn.cli.demo import demo
+from lmfcn.cli.evaluate import evaluate
+from lmfcn.cli.explain import explain
+from lmfcn.cli.export import export
+from lmfcn.cli.info import info
+from lmfcn.cli.inspect import inspect
+from lmfcn.cli.map import map_image
+from lmfcn.cli.predict import predict
+from lmfcn.cli.reproduce import reproduce
+from lmfcn.cli.serve import serve
+from lmfcn.cli.train import train
+
+_EPILOG = (
+    "Exit codes: 0 done; 1 done, but not everything was good (bad files or parts of an image, images unfit for"
+    " training, a training that failed); 2 wrong use or wrong data, with one sentence that says what; 130 stopped by"
+    " Ctrl-C."
+)
+
+app = typer.Typer(
+    name="lmfcn",
+    help="Large-margin texture classification: small networks trained on their support vectors.\n\n"
+    "  lmfcn train my_images -o wood.lmfcn       # a folder of images for each class\n\n"
+    "  lmfcn predict wood.lmfcn new_images       # the class of every image in it",
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lmfcn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None: ...
+
+
+def _add(command: Callable[..., None], short: str, name: str | None = None) -> None:
+    """Register a command; the lines of a paragraph in its docstring flow, whatever the width of the screen."""
+    paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
+    app.command(name, help="\n\n".join(" ".join(text.split()) for text in paragraphs), short_help=short)(command)
+
+
+# In the order in which somebody with new images needs them, each with a line that fits a narrow screen.
+_add(demo, "Watch the method at work on built-in textures.")
+_add(inspect, "Look at your images: are they fit for training?")
+_add(audit, "Find labels to doubt and duplicates.")
+_add(train, "Train on your images: a model, and a page about it.")
+_add(evaluate, "Tell how good a model is on labelled images.")
+_add(predict, "Predict the classes of any number of images.")
+_add(explain, "Show why: deciding images, and where.")
+_add(compare, "Compare with other methods on your images.")
+_add(reproduce, "Reproduce the paper's tables and figures.")
+_add(serve, "Open a page in your browser that predicts and explains.")
+_add(map_image, "Map what is where in an image of any size.", "map")
+_add(export, "Write a model as ONNX, or for torch.")
+_add(info, "Tell what a model is and where it comes from.")
+
+
+def _sentence(error: Exception) -> str:
+    """Return what went wrong; of a file, its name and the reason without the number that systems give it."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return f"{error.filename}: {error.strerror}."
+    if not isinstance(error, ValueError):
+        return str(error)
+    from lmfcn.data.image_files import CollectionError, describe_errors
+
+    if isinstance(error, CollectionError):  # whose own words are for Python
+        return (
+            f"{error.errors[0]}."
+            if len(error.errors) == 1
+            else f"{describe_errors(error.errors)}\nRepair or remove them."
+        )
+    return str(error)
+
+
+def main() -> None:
+    """Run the command; a user's mistake ends with one sentence and exit code 2."""
+    try:
+        app()
+    except (ValueError, OSError, ImportError, RuntimeError) as error:
+        Console(stderr=True).print(f"[bold red]Error:[/] {escape(_sentence(error))}", highlight=False, soft_wrap=True)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("Stopped.")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

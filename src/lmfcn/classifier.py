@@ -10,18 +10,18 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from lmfcn.algorithm.errors import TrainingWarning
-from lmfcn.algorithm.settings import Settings
-from lmfcn.algorithm.training import Observer
-from lmfcn.checkpoints import Checkpoints
-from lmfcn.data.seeds import RandomState, as_generator
+from lmfcn.compute.threads import n_threads
+from lmfcn.data.arrays import RandomState, as_generator
 from lmfcn.data.training_data import TrainingData
-from lmfcn.distribution.threads import n_threads
-from lmfcn.estimator import ImageClassifier
-from lmfcn.fitting import Fitted, fit_model
-from lmfcn.inference.files import save
-from lmfcn.phases import resumed_plan
-from lmfcn.plans import plan_of, record_of, settings_of
+from lmfcn.method.epoch import Observer
+from lmfcn.method.history import TrainingWarning
+from lmfcn.model_file import save
+from lmfcn.recipe import Settings
+from lmfcn.training.checkpoints import Checkpoints
+from lmfcn.training.estimator import ImageClassifier
+from lmfcn.training.fit import Fitted, fit_model
+from lmfcn.training.phases import resumed_plan
+from lmfcn.training.plan import plan_of, record_of, settings_of
 
 
 class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassifier):

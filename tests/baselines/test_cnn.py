@@ -7,16 +7,16 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from torch.nn.functional import cross_entropy
 
-from lmfcn.algorithm.encode import encode
-from lmfcn.algorithm.errors import TrainingError
-from lmfcn.algorithm.network import TextureFCN
 from lmfcn.baselines import network_training
 from lmfcn.baselines.cnn import CNNClassifier, LinearCriterion, _balancing, matched_filters
 from lmfcn.baselines.network_svm import RandomFCN
 from lmfcn.baselines.network_training import NetworkRecord, NetworkTraining
 from lmfcn.baselines.tuning import candidates_for
 from lmfcn.classifier import LMFCNClassifier
-from lmfcn.plans import resolved
+from lmfcn.compute.encode import encode
+from lmfcn.method.history import TrainingError
+from lmfcn.method.network import TextureFCN
+from lmfcn.training.plan import resolved
 
 
 def quick(**changes) -> CNNClassifier:

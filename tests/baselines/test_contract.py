@@ -12,13 +12,13 @@ from sklearn.model_selection import StratifiedGroupKFold, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from lmfcn import make_gaussians
-from lmfcn.algorithm.errors import TrainingError
 from lmfcn.baselines import METHODS
 from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.network_svm import CNNSVC
 from lmfcn.baselines.pretrained import BACKBONES, Backbone
 from lmfcn.baselines.tuning import Tuned
-from lmfcn.data.collections import ImageCollection
+from lmfcn.data.collection import ImageCollection
+from lmfcn.method.history import TrainingError
 
 SMALL = {
     "latent_dim": 4,

@@ -7,17 +7,15 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_predict
 
 from lmfcn import make_gaussians
-from lmfcn.algorithm.final_svm import ALWAYS, Rule, fit_final_svm
-from lmfcn.algorithm.settings import Settings
 from lmfcn.baselines.cnn import CNNClassifier
-from lmfcn.baselines.descriptor_svm import DescriptorSVC
-from lmfcn.baselines.descriptors import DESCRIPTORS
-from lmfcn.baselines.feature_cache import FeatureCache
-from lmfcn.baselines.feature_svm import FeatureSVC, _joined_groups
-from lmfcn.baselines.methods import METHODS
+from lmfcn.baselines.descriptors import DESCRIPTORS, DescriptorSVC
+from lmfcn.baselines.feature_svm import FeatureCache, FeatureSVC, _joined_groups
 from lmfcn.baselines.network_svm import CNNSVC, RandomFCN
+from lmfcn.baselines.registry import METHODS
 from lmfcn.data.training_data import LabelledImages
-from lmfcn.extras import needs
+from lmfcn.recipe import Settings
+from lmfcn.training.final_svm import ALWAYS, Rule, fit_final_svm
+from lmfcn.util.packages import needs
 
 
 class Brightness(FeatureSVC):

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from lmfcn import make_gaussians
-from lmfcn.algorithm.history import Stopwatch
-from lmfcn.algorithm.latent_space import survey
-from lmfcn.algorithm.settings import Settings
 from lmfcn.baselines.fisher import C_VALUES, FisherSVC, LinearDecision, local_features
 from lmfcn.baselines.metric_learning import LOSSES, MetricCriterion, MetricSVC
 from lmfcn.baselines.network_svm import RandomFCN
+from lmfcn.method.anchors import survey
+from lmfcn.method.history import Stopwatch
+from lmfcn.recipe import Settings
 
 QUICK = {"latent_dim": 4, "widths": (6,), "epochs": 8, "learning_rate": 3e-3, "random_state": 0, "device": "cpu"}
 

@@ -4,7 +4,7 @@ import pytest
 from own_images import FAST, save_images
 from test_cli import lmfcn
 
-from lmfcn.cli import main as commands
+from lmfcn import __main__ as commands
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from lmfcn import __version__
-from lmfcn.algorithm.history import History
 from lmfcn.baselines.network_training import NetworkRecord
+from lmfcn.method.history import History
 
 
 def lmfcn(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -38,13 +38,13 @@ def test_help_tells_what_there_is():
 
 def test_help_does_not_wait_for_torch():
     heavy = {"torch", "sklearn", "numpy", "matplotlib", "PIL"}
-    code = f"import sys, lmfcn.cli.main; print(sorted({heavy} & set(sys.modules)))"
+    code = f"import sys, lmfcn.__main__; print(sorted({heavy} & set(sys.modules)))"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == "[]\n"
 
 
 def test_shells_can_complete_commands():
-    code = "import sys; sys.argv = ['lmfcn']; from lmfcn.cli.main import main; main()"
+    code = "import sys; sys.argv = ['lmfcn']; from lmfcn.__main__ import main; main()"
     wanted = {"_LMFCN_COMPLETE": "complete_bash", "COMP_WORDS": "lmfcn tr", "COMP_CWORD": "1"}
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **wanted}, timeout=60
@@ -87,8 +87,8 @@ def test_wrong_use_ends_with_code_2(arguments):
 
 
 def test_brackets_in_an_error_are_shown_and_training_errors_are_one_sentence(monkeypatch, capsys):
-    from lmfcn.algorithm.errors import TrainingError
-    from lmfcn.cli import main
+    from lmfcn import __main__ as main
+    from lmfcn.method.history import TrainingError
 
     for error in (ImportError("pip install 'lmfcn[report]'"), TrainingError("The latents collapsed [all]")):
 

@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
+from lmfcn import __main__ as commands
+from lmfcn.benchmark.runs import read_runs
 from lmfcn.cli import compare as command
-from lmfcn.cli import main as commands
-from lmfcn.experiments.runs import read_runs
-from lmfcn.files import LockFile
+from lmfcn.util.files import LockFile
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_a_terminal_gets_a_table_that_moves(lmfcn, folder, monkeypatch):
 
 
 def test_several_runs_at_a_time_share_the_table(lmfcn, folder, monkeypatch, tmp_path):
-    from lmfcn.experiments import studies
+    from lmfcn.benchmark import scheduler as studies
 
     asked = []
 
@@ -119,7 +119,7 @@ def test_the_time_budget_ends_it_with_what_is_there(lmfcn, folder, monkeypatch, 
 
 
 def test_an_interrupt_leaves_tables_and_code_130(lmfcn, folder, monkeypatch, tmp_path):
-    from lmfcn.experiments import studies
+    from lmfcn.benchmark import scheduler as studies
 
     whole = studies.measure
 
@@ -138,8 +138,8 @@ def test_an_interrupt_leaves_tables_and_code_130(lmfcn, folder, monkeypatch, tmp
 
 
 def test_a_failed_training_ends_with_code_1(lmfcn, folder, monkeypatch):
-    from lmfcn.algorithm.errors import TrainingError
-    from lmfcn.experiments import studies
+    from lmfcn.benchmark import scheduler as studies
+    from lmfcn.method.history import TrainingError
 
     whole = studies.measure
 
@@ -163,8 +163,8 @@ def test_a_failed_training_ends_with_code_1(lmfcn, folder, monkeypatch):
 
 
 def test_without_a_repeat_in_common_there_is_no_verdict_yet(lmfcn, folder, monkeypatch, tmp_path):
-    from lmfcn.algorithm.errors import TrainingError
-    from lmfcn.experiments import studies
+    from lmfcn.benchmark import scheduler as studies
+    from lmfcn.method.history import TrainingError
 
     whole = studies.measure
 
@@ -183,7 +183,7 @@ def test_without_a_repeat_in_common_there_is_no_verdict_yet(lmfcn, folder, monke
 
 
 def test_without_the_extra_everything_but_the_report_is_there(lmfcn, folder, monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "lmfcn.report.comparison", None)
+    monkeypatch.setitem(sys.modules, "lmfcn.report.comparison_page", None)
     code, told, _ = lmfcn(folder, *FAST, "--quiet")
     assert code == 0
     assert "pip install 'lmfcn[report]'" in told

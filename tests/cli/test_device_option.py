@@ -4,7 +4,7 @@ import pytest
 from own_images import FAST
 from PIL import Image
 
-from lmfcn.devices import available_devices
+from lmfcn.compute.resources import available_devices
 from pretend_device import pretended
 
 MISSING = "cuda:77"

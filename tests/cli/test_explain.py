@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lmfcn.explain.gallery import Gallery
-from lmfcn.explain.gallery_file import save_gallery
+from lmfcn.explain.gallery import Gallery, save_gallery
 from small_model import fitted, gallery, quick, textures, three
 
 
@@ -27,7 +26,7 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def run(monkeypatch, capsys):
     """The command in this process: exit code, standard output and standard error."""
-    from lmfcn.cli.main import main
+    from lmfcn.__main__ import main
 
     def run(*arguments):
         monkeypatch.setattr("sys.argv", ["lmfcn", *map(str, arguments)])
@@ -133,7 +132,7 @@ def test_audit_with_a_model(labelled, folder, tmp_path, run):
 
 
 def test_audit_trains_a_model(labelled, tmp_path, run, monkeypatch):
-    from lmfcn.explain import audit_latents
+    from lmfcn.explain import audit as audit_latents
 
     monkeypatch.setattr(audit_latents, "LMFCNClassifier", quick)
     code, out, err = run("audit", labelled, "-o", tmp_path)

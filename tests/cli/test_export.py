@@ -2,8 +2,8 @@ import pytest
 from test_cli import lmfcn
 
 from lmfcn.cli.export import export
-from lmfcn.data.form import ImageForm
-from lmfcn.inference.files import save
+from lmfcn.data.image_form import ImageForm
+from lmfcn.model_file import save
 from random_models import random_model
 
 

@@ -13,9 +13,9 @@ from own_images import save_images
 
 import lmfcn
 import pieces_of_work as pieces
-from lmfcn.distribution import LostWorkerError
-from lmfcn.inference import streaming
-from lmfcn.inference.journal import Journal
+from lmfcn.compute.parallel import LostWorkerError
+from lmfcn.predict import stream as streaming
+from lmfcn.predict.journal import Journal
 
 
 @pytest.fixture(scope="module")

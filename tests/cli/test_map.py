@@ -8,10 +8,10 @@ import tifffile
 from PIL import Image
 
 from large_images import break_tile, quarters, save_model, save_pyramid
-from lmfcn.data.form import ImageForm
 from lmfcn.data.framing import Frame
-from lmfcn.inference.files import load, save
-from lmfcn.mapping.blocks import BlockMapper
+from lmfcn.data.image_form import ImageForm
+from lmfcn.maps.blocks import BlockMapper
+from lmfcn.model_file import load, save
 from random_models import random_model
 
 WRITTEN = ["areas.csv", "labels.png", "map.json", "map.png", "overlay.png", "probabilities.tif"]
@@ -71,7 +71,7 @@ def test_doubtful_windows_are_rejected(mapped, image_path, tmp_path):
 
 @pytest.mark.parametrize("where", ["jobs", "cluster"])
 def test_two_processes_come_to_the_same(where, mapped, monkeypatch, model_path, cluster, tmp_path):
-    monkeypatch.setattr("lmfcn.inference.map_grid._BLOCK_PIXELS", 1024)
+    monkeypatch.setattr("lmfcn.maps.grid._BLOCK_PIXELS", 1024)
     tall = save_pyramid(tmp_path / "tall.tif", quarters(1100, 64))
     places = ("--jobs", 2) if where == "jobs" else ("--scheduler", cluster.grow_to(2))
     code, _, err = mapped(tall, "--stride", 32, *places, "--quiet")
@@ -88,8 +88,8 @@ def test_two_processes_come_to_the_same(where, mapped, monkeypatch, model_path, 
 def small_blocks(monkeypatch):
     """Several blocks in a small image; returns the list of those that are computed."""
     computed, whole = [], BlockMapper.__call__
-    monkeypatch.setattr("lmfcn.inference.map_grid._BLOCK_PIXELS", 128)
-    monkeypatch.setattr("lmfcn.inference.map_grid._GROUP_PIXELS", 128)
+    monkeypatch.setattr("lmfcn.maps.grid._BLOCK_PIXELS", 128)
+    monkeypatch.setattr("lmfcn.maps.grid._GROUP_PIXELS", 128)
 
     def counted(mapper, block):
         if len(computed) == 2:
@@ -153,7 +153,7 @@ def test_a_full_disk_leaves_no_half_files(mapped, monkeypatch, image_path, tmp_p
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("lmfcn.files.os.fsync", full)
+    monkeypatch.setattr("lmfcn.util.files.os.fsync", full)
     code, _, err = mapped(image_path, "--stride", 32)
     assert code == 2
     assert "No space is left for" in err

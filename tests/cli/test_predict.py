@@ -84,7 +84,7 @@ def test_other_sizes_are_taken_as_the_model_takes_them_and_other_channels_refuse
 
 
 def test_nothing_is_left_half_written(command, model, trees, tmp_path, monkeypatch):
-    from lmfcn.cli.rows import RowWriter
+    from lmfcn.predict.writers import RowWriter
 
     def stop(*_):
         raise KeyboardInterrupt

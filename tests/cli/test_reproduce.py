@@ -4,12 +4,12 @@ import sys
 import pytest
 from rich.console import Console
 
-from lmfcn.algorithm.errors import TrainingError
-from lmfcn.cli import main as commands
+from lmfcn import __main__ as commands
+from lmfcn.benchmark import scheduler as studies
+from lmfcn.benchmark.runs import Run, read_runs
 from lmfcn.cli import reproduce as command
-from lmfcn.cli.bar import RunBar
-from lmfcn.experiments import studies
-from lmfcn.experiments.runs import Run, read_runs
+from lmfcn.cli.console import RunBar
+from lmfcn.method.history import TrainingError
 from published_trees import make_trees
 
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 import lmfcn
 from lmfcn.cli.train import parse_class_weight
-from lmfcn.explain.gallery_file import load_gallery
+from lmfcn.explain.gallery import load_gallery
 
 
 def table_of(folder, trees, *, groups=None, split=None):
@@ -129,7 +129,7 @@ def test_checkpoints_go_on(command, trees, tmp_path, model):
 
 @pytest.mark.parametrize("first_epoch_done", [True, False])
 def test_ctrl_c_keeps_what_there_is_or_leaves_nothing(command, trees, tmp_path, monkeypatch, first_epoch_done):
-    from lmfcn.algorithm.training import Training
+    from lmfcn.method.epoch import Training
 
     whole = Training.run
 
@@ -154,7 +154,7 @@ def test_ctrl_c_keeps_what_there_is_or_leaves_nothing(command, trees, tmp_path, 
 
 
 def test_without_the_extra_there_is_a_model_but_no_report(command, trees, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "lmfcn.report.training", None)
+    monkeypatch.setitem(sys.modules, "lmfcn.report.training_page", None)
     code, _, said = command("train", trees, *FAST)
     assert code == 0
     assert "pip install 'lmfcn[report]'" in said

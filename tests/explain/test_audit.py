@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from lmfcn.algorithm.geometry import squared_distances
-from lmfcn.explain.audit import audit, near_pairs
-from lmfcn.explain.audit_table import COLUMNS, Audited, doubts, write_audit_table
+from lmfcn.explain.audit import COLUMNS, Audited, audit, doubts, near_pairs, write_audit_table
+from lmfcn.method.kernel_svm import squared_distances
 
 
 @pytest.fixture

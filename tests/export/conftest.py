@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from lmfcn import LMFCNClassifier
-from lmfcn.data.form import ImageForm
 from lmfcn.data.framing import Frame
+from lmfcn.data.image_form import ImageForm
 from lmfcn.export import export_onnx
 from random_models import random_model
 

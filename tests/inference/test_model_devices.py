@@ -8,13 +8,13 @@ import torch
 from PIL import Image
 
 import lmfcn
-from lmfcn.data.form import ImageForm
+from lmfcn.data.image_form import ImageForm
 from lmfcn.explain.explanation import explain
 from lmfcn.explain.gallery import fingerprint_of
-from lmfcn.inference.evaluation import evaluate_predictions
-from lmfcn.inference.streaming import FilePredictor
-from lmfcn.mapping.blocks import BlockMapper, MapSettings
-from lmfcn.mapping.opening import View
+from lmfcn.maps.blocks import BlockMapper, MapSettings
+from lmfcn.maps.readers import View
+from lmfcn.predict.evaluation import evaluate_predictions
+from lmfcn.predict.stream import FilePredictor
 from pretend_device import DeviceMistakeError, pretended
 from random_models import random_images, random_model
 from small_model import fitted, gallery, quick, textures, three
@@ -75,7 +75,7 @@ def test_a_model_that_comes_back_or_is_saved_is_the_same(name, near, tmp_path):
         loaded = lmfcn.load(tmp_path / "before.lmfcn", device)
         assert loaded.device == device
         assert fingerprint_of(loaded) == fingerprint_of(model)
-        lmfcn.inference.files.save(loaded, tmp_path / "after.lmfcn")
+        lmfcn.model_file.save(loaded, tmp_path / "after.lmfcn")
         back = loaded.to("cpu")
     assert (tmp_path / "after.lmfcn").read_bytes() == before
     np.testing.assert_array_equal(back.predict_proba(three()[0]), model.predict_proba(three()[0]))

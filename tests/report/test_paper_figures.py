@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from lmfcn.experiments.paper.profiles import PROFILES
+from lmfcn.benchmark.paper.profiles import PROFILES
 from lmfcn.report import paper_figures, paper_figures_drawer
 from lmfcn.report.paper_figures import PICTURES, pictures_there, setting_told
 

@@ -3,12 +3,11 @@ import re
 
 import pytest
 
-from lmfcn.experiments.paper import request
-from lmfcn.experiments.paper.outcome import Outcome
-from lmfcn.experiments.paper.request import Request, prepare
+from lmfcn.benchmark.paper import reproduction as request
+from lmfcn.benchmark.paper.reproduction import Request, prepare
+from lmfcn.benchmark.paper.side_by_side import Outcome
 from lmfcn.report import reproduction_report_writer
-from lmfcn.report.paper_figures import PICTURES
-from lmfcn.report.paper_strips import paper_strips
+from lmfcn.report.paper_figures import PICTURES, paper_strips
 from published_trees import make_trees
 from some_reproduction import outcome_of
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from lmfcn import LMFCNClassifier, make_gaussians
-from lmfcn.explain.gallery import Gallery
-from lmfcn.explain.gallery_file import save_gallery
+from lmfcn.explain.gallery import Gallery, save_gallery
 from lmfcn.serve.app import make_app
 from serving import running
 

@@ -10,7 +10,7 @@ from PIL import Image
 
 from lmfcn.explain.explanation import explain
 from lmfcn.serve.app import make_app
-from lmfcn.serve.limits import Limits
+from lmfcn.serve.uploads import Limits
 from serving import as_files, running
 
 

@@ -6,9 +6,9 @@ import sys
 import httpx
 import pytest
 
-from lmfcn.cli import main
-from lmfcn.explain.gallery_file import load_gallery
-from lmfcn.serve import running
+from lmfcn import __main__ as main
+from lmfcn.explain.gallery import load_gallery
+from lmfcn.serve import server as running
 from serving import running as serving
 
 

@@ -5,6 +5,6 @@
 'hinge'
 """
 
-from lmfcn.baselines.methods import METHODS
+from lmfcn.baselines.registry import METHODS
 
 __all__ = ["METHODS"]

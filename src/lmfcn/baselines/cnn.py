@@ -10,15 +10,15 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, multi_margin_loss
 
-from lmfcn.algorithm.encode import encode
-from lmfcn.algorithm.first_filters import FIRST_FILTERS, start_first_filters
-from lmfcn.algorithm.network import TextureFCN
 from lmfcn.baselines.network_training import Criterion, NetworkTraining, Schedule, TrainedNetwork
-from lmfcn.data.seeds import RandomState, as_generator
+from lmfcn.compute.encode import encode
+from lmfcn.compute.resources import check_device, to_cpu_double
+from lmfcn.data.arrays import RandomState, as_generator
 from lmfcn.data.training_data import TrainingData
-from lmfcn.devices import check_device, to_cpu_double
-from lmfcn.estimator import ImageClassifier
-from lmfcn.parameters import check_choice, check_integer, check_widths
+from lmfcn.method.network import TextureFCN
+from lmfcn.training.estimator import ImageClassifier
+from lmfcn.training.first_filters import FIRST_FILTERS, start_first_filters
+from lmfcn.util.checks import check_choice, check_integer, check_widths
 
 LOSSES: dict[str, Callable[..., Tensor]] = {"cross-entropy": cross_entropy, "hinge": multi_margin_loss}
 """Two classes under "hinge" have half the usual hinge loss of the difference of their two outputs."""

@@ -11,15 +11,15 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from lmfcn.algorithm.encode import encoding_batch, equal_size_batches, fold_batch_norm, take, to_batch
-from lmfcn.algorithm.final_svm import ALWAYS, FinalSVM, Rule, choose_rule, fixed
-from lmfcn.algorithm.network import TextureFCN
 from lmfcn.baselines.network_svm import CNNSVC
-from lmfcn.data.loading import LoadedImages
-from lmfcn.data.seeds import RandomState
+from lmfcn.compute.encode import encoding_batch, equal_size_batches, fold_batch_norm, take, to_batch
+from lmfcn.data.arrays import RandomState
+from lmfcn.data.image_form import LoadedImages
 from lmfcn.data.training_data import TrainingData
-from lmfcn.extras import needs
-from lmfcn.parameters import check_integer
+from lmfcn.method.network import TextureFCN
+from lmfcn.training.final_svm import ALWAYS, FinalSVM, Rule, choose_rule, fixed
+from lmfcn.util.checks import check_integer
+from lmfcn.util.packages import needs
 
 C_VALUES = (1.0, 0.1, 10.0, 100.0)
 _POSITIONS_PER_IMAGE = 100

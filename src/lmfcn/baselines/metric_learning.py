@@ -6,19 +6,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lmfcn.algorithm.decision import Decision
-from lmfcn.algorithm.first_filters import start_first_filters
-from lmfcn.algorithm.geometry import gamma_from_scale, latent_scale, rbf_kernel, squared_distances
-from lmfcn.algorithm.margin import fit_margin
-from lmfcn.algorithm.network import TextureFCN
-from lmfcn.algorithm.settings import Settings
 from lmfcn.baselines.network_svm import TrainedNetworkSVC
 from lmfcn.baselines.network_training import Criterion, NetworkTraining, TrainedNetwork
-from lmfcn.data.seeds import RandomState
+from lmfcn.compute.resources import check_device
+from lmfcn.data.arrays import RandomState
 from lmfcn.data.training_data import TrainingData
-from lmfcn.devices import check_device
-from lmfcn.extras import needs
-from lmfcn.parameters import check_choice
+from lmfcn.method.kernel_svm import Decision, fit_margin, gamma_from_scale, latent_scale, rbf_kernel, squared_distances
+from lmfcn.method.network import TextureFCN
+from lmfcn.recipe import Settings
+from lmfcn.training.first_filters import start_first_filters
+from lmfcn.util.checks import check_choice
+from lmfcn.util.packages import needs
 
 LOSSES: dict[str, Callable[[Any, int, int], Any]] = {
     "contrastive": lambda losses, n_classes, latent_dim: losses.ContrastiveLoss(),  # noqa: ARG005

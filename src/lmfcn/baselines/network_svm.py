@@ -8,18 +8,17 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from lmfcn.algorithm.encode import encode
-from lmfcn.algorithm.first_filters import FIRST_FILTERS, start_first_filters
-from lmfcn.algorithm.network import POOLING, TextureFCN
-from lmfcn.algorithm.refresh import refresh_and_encode
 from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.feature_svm import FeatureSVC
 from lmfcn.baselines.network_training import Schedule, TrainedNetwork
-from lmfcn.data.loading import LoadedImages
-from lmfcn.data.seeds import RandomState
+from lmfcn.compute.encode import encode, refresh_and_encode
+from lmfcn.compute.resources import check_device
+from lmfcn.data.arrays import RandomState
+from lmfcn.data.image_form import LoadedImages
 from lmfcn.data.training_data import TrainingData
-from lmfcn.devices import check_device
-from lmfcn.parameters import check_choice, check_integer, check_widths
+from lmfcn.method.network import POOLING, TextureFCN
+from lmfcn.training.first_filters import FIRST_FILTERS, start_first_filters
+from lmfcn.util.checks import check_choice, check_integer, check_widths
 
 
 class NetworkSVC(FeatureSVC):

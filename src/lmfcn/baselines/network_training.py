@@ -11,16 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lmfcn.algorithm.backpropagation import VIEWS, cosine_rate, random_views, shuffled_batches
-from lmfcn.algorithm.encode import encode, take, to_batch
-from lmfcn.algorithm.errors import TrainingError
-from lmfcn.algorithm.history import History, Stopwatch
-from lmfcn.algorithm.network import TextureFCN
-from lmfcn.algorithm.refresh import refresh_and_encode
-from lmfcn.algorithm.score import balanced_accuracy, class_numbers
+from lmfcn.compute.encode import encode, refresh_and_encode, take, to_batch
 from lmfcn.data.training_data import TrainingData
-from lmfcn.parameters import check_choice, check_integer, check_positive
-from lmfcn.progress import epoch_progress, progress_note
+from lmfcn.method.backpropagation import VIEWS, cosine_rate, random_views, shuffled_batches
+from lmfcn.method.history import History, Stopwatch, TrainingError
+from lmfcn.method.kernel_svm import balanced_accuracy, class_numbers
+from lmfcn.method.network import TextureFCN
+from lmfcn.util.checks import check_choice, check_integer, check_positive
+from lmfcn.util.progress import epoch_progress, progress_note
 
 _FINAL_RATE = 0.1
 

@@ -11,15 +11,15 @@ from sklearn.decomposition import PCA
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
-from lmfcn.algorithm.encode import equal_size_batches, take, to_batch
 from lmfcn.baselines.feature_svm import FeatureSVC
-from lmfcn.data.loading import LoadedImages
-from lmfcn.data.seeds import RandomState
+from lmfcn.compute.encode import equal_size_batches, take, to_batch
+from lmfcn.compute.resources import check_device
+from lmfcn.data.arrays import RandomState
+from lmfcn.data.image_form import LoadedImages
 from lmfcn.data.training_data import TrainingData
-from lmfcn.devices import check_device
-from lmfcn.extras import needs
-from lmfcn.parameters import check_choice, check_integer
-from lmfcn.progress import item_progress
+from lmfcn.util.checks import check_choice, check_integer
+from lmfcn.util.packages import needs
+from lmfcn.util.progress import item_progress
 
 # Of the images that both networks were trained on (ImageNet).
 _MEAN = (0.485, 0.456, 0.406)

@@ -11,9 +11,9 @@ from sklearn.utils import Tags, get_tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
-from lmfcn.algorithm.errors import TrainingError
-from lmfcn.algorithm.settings import Settings
-from lmfcn.data.seeds import as_generator
+from lmfcn.data.arrays import as_generator
+from lmfcn.method.history import TrainingError
+from lmfcn.recipe import Settings
 
 RATES = (3e-4, 1e-3)
 MORE_DECAY = 0.1

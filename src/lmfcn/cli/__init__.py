@@ -1,1 +1,1 @@
-"""The command line: one file a command; arguments in, function calls out."""
+"""The command line: one file per command."""

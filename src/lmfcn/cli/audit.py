@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from lmfcn.cli.arguments import Color, Data, Device, Quiet, Size
-from lmfcn.cli.pages import write_report
-from lmfcn.cli.telling import Teller, counted
+from lmfcn.cli.console import Teller, counted, write_report
+from lmfcn.cli.options import Color, Data, Device, Quiet, Size
 
 if TYPE_CHECKING:
-    from lmfcn.data.collections import ImageCollection
-    from lmfcn.explain.audit_table import Audited
+    from lmfcn.data.collection import ImageCollection
+    from lmfcn.explain.audit import Audited
 
 _SHOWN = 10
 
@@ -41,12 +40,11 @@ def audit(
     Every image is judged by support vector machines that have not learnt from it; groups stay together. Ends with code
     0 whatever it finds.
     """
+    from lmfcn.compute.resources import reuse_freed_memory
+    from lmfcn.explain.audit import Audited, latents_for_audit, write_audit_table
     from lmfcn.explain.audit import audit as look_at
-    from lmfcn.explain.audit_latents import latents_for_audit
-    from lmfcn.explain.audit_table import Audited, write_audit_table
-    from lmfcn.files import made_folder
-    from lmfcn.memory import reuse_freed_memory
     from lmfcn.report import audit_report_writer
+    from lmfcn.util.files import made_folder
 
     reuse_freed_memory()
     if quick and model is not None:
@@ -65,9 +63,9 @@ def audit(
 
 
 def _open(data: Path, size: int | None, color: str, *, framed_by_model: bool) -> "ImageCollection":
+    from lmfcn.benchmark.tasks import check_classes
     from lmfcn.data.sources import open_collection
-    from lmfcn.experiments.own_data import check_classes
-    from lmfcn.parameters import check_choice
+    from lmfcn.util.checks import check_choice
 
     check_choice("--color", color, ("keep", "grey", "rgb"))
     if framed_by_model and (size is not None or color != "keep"):
@@ -80,7 +78,7 @@ def _open(data: Path, size: int | None, color: str, *, framed_by_model: bool) ->
 
 
 def _tell(audited: "Audited") -> None:
-    from lmfcn.explain.audit_table import doubts
+    from lmfcn.explain.audit import doubts
 
     found = audited.found
     suspects = found.suspects.tolist()

@@ -9,13 +9,13 @@ import typer
 from rich.console import Console
 from typer import Option
 
-from lmfcn.cli.arguments import Color, Data, Size
-from lmfcn.cli.pages import write_report
+from lmfcn.cli.console import write_report
+from lmfcn.cli.options import Color, Data, Size
 
 if TYPE_CHECKING:
+    from lmfcn.benchmark.comparison import Comparison, Outcome
+    from lmfcn.benchmark.runs import Cell
     from lmfcn.data import framing
-    from lmfcn.experiments.comparing import Comparison, Outcome
-    from lmfcn.experiments.runs import Cell
 
 
 def compare(
@@ -47,14 +47,12 @@ def compare(
     the same command goes on. Every run computes with one thread, so that numbers do not depend on where it is done;
     --jobs or --scheduler uses more cores. Ends with code 1 if a training failed, 130 if it was interrupted.
     """
-    from lmfcn.experiments.comparing import Outcome
-    from lmfcn.experiments.request import Request, prepare
-    from lmfcn.experiments.results import write_results
-    from lmfcn.experiments.selection import DEFAULT_METHODS
-    from lmfcn.files import made_folder
-    from lmfcn.memory import reuse_freed_memory
-    from lmfcn.parameters import check_choice
+    from lmfcn.benchmark.comparison import Outcome, Request, prepare, write_results
+    from lmfcn.benchmark.measure import DEFAULT_METHODS
+    from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.report import comparison_report_writer
+    from lmfcn.util.checks import check_choice
+    from lmfcn.util.files import made_folder
 
     reuse_freed_memory()
     check_choice("--color", color, ("keep", "grey", "rgb"))
@@ -100,7 +98,7 @@ def _measure(comparison: "Comparison", minutes: float | None, *, live: bool) -> 
     try:
         if not live:
             return comparison.run(typer.echo, lambda _: time.monotonic() < end), False
-        from lmfcn.cli.live import LiveTable
+        from lmfcn.cli.console import LiveTable
 
         with LiveTable(comparison, Console()) as table:
 

@@ -9,7 +9,7 @@ from rich.table import Table
 from typer import Option
 
 if TYPE_CHECKING:
-    from lmfcn.experiments.demo import DemoResult
+    from lmfcn.benchmark.demonstration import DemoResult
 
 
 def demo(
@@ -27,12 +27,12 @@ def demo(
     Two LMFCNs (2 and 16 latent dimensions) and a CNN of the same architecture learn to tell two kinds of
     noise apart. Takes two to three minutes on two cores.
     """
-    from lmfcn.files import made_folder
-    from lmfcn.memory import reuse_freed_memory
+    from lmfcn.compute.resources import reuse_freed_memory
+    from lmfcn.util.files import made_folder
 
     reuse_freed_memory()
     with made_folder(output):
-        from lmfcn.experiments.demo import DemoSettings, run_demo
+        from lmfcn.benchmark.demonstration import DemoSettings, run_demo
         from lmfcn.report import demo_report_writer
 
         write_demo_report = demo_report_writer()

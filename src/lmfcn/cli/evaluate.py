@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from lmfcn.cli.arguments import AsJson, Data, Device, ModelFile, Quiet
-from lmfcn.cli.config import ConfigFile, SaveConfig, save_config
-from lmfcn.cli.evaluation import tell_accuracy, tell_calibration, tell_confusion
-from lmfcn.cli.telling import Teller
+from lmfcn.cli.console import Teller, tell_accuracy, tell_calibration, tell_confusion
+from lmfcn.cli.options import AsJson, ConfigFile, Data, Device, ModelFile, Quiet, SaveConfig, save_config
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from lmfcn.data.collections import ImageCollection
-    from lmfcn.inference.model import TextureModel
+    from lmfcn.data.collection import ImageCollection
+    from lmfcn.model import TextureModel
 
 
 def evaluate(
@@ -41,10 +39,10 @@ def evaluate(
     Accuracies come with 95 % intervals; images of one group count as one draw. Images that the model was trained on
     are noticed.
     """
-    from lmfcn.experiments.own_parts import only_sound
-    from lmfcn.files import check_writable
-    from lmfcn.inference.evaluation import class_numbers_of, count_training_images, evaluate_predictions
-    from lmfcn.inference.files import load
+    from lmfcn.model_file import load
+    from lmfcn.predict.evaluation import class_numbers_of, count_training_images, evaluate_predictions
+    from lmfcn.user_training import only_sound
+    from lmfcn.util.files import check_writable
 
     del config  # it has spoken before
     if csv_file is not None:
@@ -71,8 +69,8 @@ def evaluate(
 def _open(loaded: "TextureModel", data: Path, groups: str | None, part: str | None) -> "tuple[ImageCollection, str]":
     """Return the images in the form of the model, and the name of the part that they are."""
     from lmfcn.data.sources import open_collection
-    from lmfcn.experiments.own_parts import part_to_test_on
-    from lmfcn.inference.evaluation import class_numbers_of
+    from lmfcn.predict.evaluation import class_numbers_of
+    from lmfcn.user_training import part_to_test_on
 
     images, name = part_to_test_on(open_collection(data, group_column=groups), part)
     class_numbers_of(loaded, images.labels)  # unknown labels are told before images are read
@@ -87,7 +85,7 @@ def _known_sentence(known: int, n_images: int) -> str:
 
 
 def _write_csv(path: Path, loaded: "TextureModel", images: "ImageCollection", predicted: "np.ndarray") -> None:
-    from lmfcn.files import write_text
+    from lmfcn.util.files import write_text
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from lmfcn.cli.arguments import AsJson, Device, GalleryFile, ModelFile, Quiet
+from lmfcn.cli.options import AsJson, Device, GalleryFile, ModelFile, Quiet
 
 if TYPE_CHECKING:
     import numpy as np
 
     from lmfcn.explain.explanation import DecidingImage, Explanation
     from lmfcn.explain.gallery import Gallery
-    from lmfcn.inference.model import TextureModel
+    from lmfcn.model import TextureModel
     from lmfcn.report.overlay import Explained
 
 
@@ -40,11 +40,11 @@ def explain(
 
     Weights of the deciding images sum to the decision value, exactly; so does the map that is laid over the image.
     """
-    from lmfcn.explain.class_score import class_number
     from lmfcn.explain.explanation import explain as explain_one
-    from lmfcn.files import made_folder
-    from lmfcn.inference.files import load
-    from lmfcn.parameters import check_choice
+    from lmfcn.explain.score_map import class_number
+    from lmfcn.model_file import load
+    from lmfcn.util.checks import check_choice
+    from lmfcn.util.files import made_folder
 
     check_choice("--format", format_, ("html", "json"))
     loaded = load(model, device)
@@ -66,7 +66,7 @@ def explain(
 
 def _gallery(model: "TextureModel", path: Path, given: Path | None) -> "tuple[Gallery | None, str | None]":
     """Return the gallery of a model, or None and a sentence that says so."""
-    from lmfcn.explain.gallery_file import gallery_path, load_gallery
+    from lmfcn.explain.gallery import gallery_path, load_gallery
 
     beside = gallery_path(path) if given is None else given
     if given is None and not beside.exists():
@@ -77,8 +77,8 @@ def _gallery(model: "TextureModel", path: Path, given: Path | None) -> "tuple[Ga
 def _explain_all(
     model: "TextureModel", paths: list[Path], ask: "Callable[[np.ndarray], Explanation]", *, verbose: bool
 ) -> "list[Explained]":
-    from lmfcn.progress import item_progress
     from lmfcn.report.overlay import Explained
+    from lmfcn.util.progress import item_progress
 
     explained = []
     with item_progress("Explaining", len(paths), visible=verbose) as advance:
@@ -91,8 +91,8 @@ def _explain_all(
 
 def _write(explained: "list[Explained]", output: Path, format_: str) -> list[str]:
     """Write overlays and the page or JSON; return what to say about them."""
-    from lmfcn.files import write_bytes, write_text
     from lmfcn.report import explanation_report_writer
+    from lmfcn.util.files import write_bytes, write_text
 
     for number, entry in enumerate(explained, start=1):
         write_bytes(output / _overlay_name(number, entry), entry.overlay)

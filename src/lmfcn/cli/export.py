@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from lmfcn.cli.arguments import ModelFile
+from lmfcn.cli.options import ModelFile
 
 if TYPE_CHECKING:
     from lmfcn.export import Agreement
-    from lmfcn.inference.model import TextureModel
+    from lmfcn.model import TextureModel
 
 
 def export(
@@ -33,7 +33,7 @@ def export(
     if ending not in (".onnx", ".pt2"):
         raise ValueError(f"The output must end in .onnx or .pt2, got {output.name!r}.")
     from lmfcn.export import export_onnx, export_torch
-    from lmfcn.inference.files import load
+    from lmfcn.model_file import load
 
     write = export_onnx if ending == ".onnx" else export_torch
     loaded = load(model, "cpu")  # a file is made and compared there whatever it will run on

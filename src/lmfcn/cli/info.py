@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from lmfcn.cli.arguments import AsJson, ModelFile
-from lmfcn.cli.telling import Teller, counted
+from lmfcn.cli.console import Teller, counted
+from lmfcn.cli.options import AsJson, ModelFile
 
 
 def info(
@@ -11,8 +11,7 @@ def info(
     as_json: AsJson = False,
 ) -> None:
     """Tell what a model is: its classes, data, accuracy, size, parameters, versions."""
-    from lmfcn.inference.description import describe_images, describe_model
-    from lmfcn.inference.files import load
+    from lmfcn.model_file import describe_images, describe_model, load
 
     loaded, teller = load(model, "cpu"), Teller(as_json=as_json)
     n_bytes = model.stat().st_size

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from lmfcn.cli.arguments import AsJson, Data, Quiet
-from lmfcn.cli.telling import Teller, counted
+from lmfcn.cli.console import Teller, counted
+from lmfcn.cli.options import AsJson, Data, Quiet
 
 if TYPE_CHECKING:
-    from lmfcn.data.inspection import Inspection
+    from lmfcn.data.leaks import Inspection
 
 _SHOWN = 20
 _SHOWN_GROUPS = 5
@@ -27,7 +27,7 @@ def inspect(
 
     Ends with code 0 if the collection is fit for training, 1 if it is not.
     """
-    from lmfcn.data.inspection import inspect as look_at
+    from lmfcn.data.leaks import inspect as look_at
     from lmfcn.data.sources import open_collection
 
     teller = Teller(quiet, as_json)

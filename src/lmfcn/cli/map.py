@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from lmfcn.cli.arguments import Device, ModelFile, Quiet
-from lmfcn.cli.telling import Teller
+from lmfcn.cli.console import Teller
+from lmfcn.cli.options import Device, ModelFile, Quiet
 
 if TYPE_CHECKING:
-    from lmfcn.mapping.run import MapOutcome
+    from lmfcn.maps.run import MapOutcome
 
 _SHOWN = 20
 
@@ -47,10 +47,10 @@ def map_image(
     Images of any size go through in blocks; interrupted, the same command goes on. Ends with code 1 if a part of the
     image could not be mapped.
     """
-    from lmfcn.mapping.opening import READERS, View
-    from lmfcn.mapping.run import MapRequest
-    from lmfcn.mapping.run import map_image as run
-    from lmfcn.parameters import check_choice
+    from lmfcn.maps.readers import READERS, View
+    from lmfcn.maps.run import MapRequest
+    from lmfcn.maps.run import map_image as run
+    from lmfcn.util.checks import check_choice
 
     check_choice("--reader", reader, READERS)
     if resolution is not None and (level != 0 or scale != 1.0):

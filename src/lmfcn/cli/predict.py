@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from lmfcn.cli.arguments import Device, ModelFile, Quiet
-from lmfcn.cli.config import ConfigFile, SaveConfig, save_config
-from lmfcn.cli.telling import Teller, counted
+from lmfcn.cli.console import Teller, counted
+from lmfcn.cli.options import ConfigFile, Device, ModelFile, Quiet, SaveConfig, save_config
 
 if TYPE_CHECKING:
-    from lmfcn.cli.places import Place
-    from lmfcn.inference.journal import Journal
-    from lmfcn.inference.model import TextureModel
-    from lmfcn.inference.streaming import FilePrediction
+    from lmfcn.model import TextureModel
+    from lmfcn.predict.journal import Journal
+    from lmfcn.predict.stream import FilePrediction
+    from lmfcn.predict.writers import Place
 
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
 
@@ -43,7 +42,12 @@ def predict(
     ] = None,
     proba: Annotated[bool, Option("--proba", help="The probability of every class.")] = False,
     coverage: Annotated[
-        float | None, Option("--set", metavar="SHARE", help="Classes that cannot be ruled out, for about this share of images, such as 0.9.")
+        float | None,
+        Option(
+            "--set",
+            metavar="SHARE",
+            help="Classes that cannot be ruled out, for about this share of images, such as 0.9.",
+        ),
     ] = None,
     reject: Annotated[
         float | None, Option("--reject", metavar="SHARE", help="No class below this probability, such as 0.8.")
@@ -64,12 +68,11 @@ def predict(
     standard error and left out; the command then ends with code 1, or 2 if no image is left. With --jobs or --scheduler
     images are read where they are predicted; rows keep the order of the files.
     """
-    from lmfcn.cli.places import Printed, file_writer, is_complete, write_file
-    from lmfcn.cli.rows import FORMATS, Judge, RowWriter
-    from lmfcn.devices import check_device
-    from lmfcn.files import check_writable
-    from lmfcn.inference.files import load
-    from lmfcn.parameters import check_choice
+    from lmfcn.compute.resources import check_device
+    from lmfcn.model_file import load
+    from lmfcn.predict.writers import FORMATS, Judge, Printed, RowWriter, file_writer, is_complete, write_file
+    from lmfcn.util.checks import check_choice
+    from lmfcn.util.files import check_writable
 
     del config  # it has spoken before
     chosen = form or _usual_format(output)
@@ -144,7 +147,7 @@ class _Run:
 
     def fill(self, place: "Place") -> _Counts:
         """Put what comes into a place, name what does not; return how many there were of both."""
-        from lmfcn.progress import count_progress
+        from lmfcn.util.progress import count_progress
 
         counts = _Counts(place.n_before)
 
@@ -165,8 +168,8 @@ class _Run:
         return counts
 
     def _rows(self, place: "Place", pass_over: Callable[[str, str], None]) -> "Iterator[FilePrediction]":
-        from lmfcn.distribution import WithThreads
-        from lmfcn.inference.streaming import FilePredictor, find_images, stream_predictions
+        from lmfcn.compute.threads import WithThreads
+        from lmfcn.predict.stream import FilePredictor, find_images, stream_predictions
 
         predict = FilePredictor(self.model, os.getcwd(), self.device)
         paths = (path for path in find_images(_given(self.paths), pass_over) if path not in place)
@@ -179,7 +182,7 @@ class _Run:
 @contextmanager
 def _journal(output: Path, model: Path, paths: list[str], teller: Teller, *, resume: bool) -> "Iterator[Journal]":
     """Open what survives when the block does not, and say so then."""
-    from lmfcn.inference.journal import Journal
+    from lmfcn.predict.journal import Journal
 
     with Journal(output, model, paths, resume=resume) as journal:
         try:
@@ -191,7 +194,7 @@ def _journal(output: Path, model: Path, paths: list[str], teller: Teller, *, res
 
 
 def _given(paths: list[str]) -> Iterator[str]:
-    from lmfcn.cli.places import keep_odd_names
+    from lmfcn.predict.writers import keep_odd_names
 
     for path in paths:
         if path == "-":

@@ -9,13 +9,13 @@ from rich.console import Console
 from rich.table import Table
 from typer import Option
 
-from lmfcn.cli.pages import write_report
+from lmfcn.cli.console import write_report
 
 if TYPE_CHECKING:
-    from lmfcn.experiments.paper.outcome import Outcome
-    from lmfcn.experiments.paper.profiles import Profile
-    from lmfcn.experiments.paper.reproduction import Reproduction
-    from lmfcn.experiments.runs import Cell
+    from lmfcn.benchmark.paper.profiles import Profile
+    from lmfcn.benchmark.paper.reproduction import Reproduction
+    from lmfcn.benchmark.paper.side_by_side import Outcome
+    from lmfcn.benchmark.runs import Cell
 
 
 def reproduce(
@@ -53,12 +53,11 @@ def reproduce(
     command goes on: a run is repeated only if its parameters, or names or sizes of its files, changed. Ends with code 1
     if a training failed, 130 if it was interrupted.
     """
-    from lmfcn.experiments.paper.outcome import Outcome
-    from lmfcn.experiments.paper.request import FIGURES, Request, prepare
-    from lmfcn.experiments.paper.table_files import write_tables
-    from lmfcn.files import made_folder
-    from lmfcn.memory import reuse_freed_memory
+    from lmfcn.benchmark.paper.reproduction import FIGURES, Request, prepare
+    from lmfcn.benchmark.paper.side_by_side import Outcome, write_tables
+    from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.report import paper_figures_drawer, reproduction_report_writer
+    from lmfcn.util.files import made_folder
 
     reuse_freed_memory()
     roots = {"BACH": bach, "BreaKHis": breakhis, "CRC": crc, "Salzburg": stex}
@@ -98,7 +97,7 @@ def _measure(reproduction: "Reproduction", *, live: bool) -> tuple[list[str], bo
     try:
         if not live:
             return reproduction.run(typer.echo), False
-        from lmfcn.cli.bar import RunBar
+        from lmfcn.cli.console import RunBar
 
         with RunBar(len(reproduction.cells), len(reproduction.runs()), Console()) as bar:
 
@@ -124,8 +123,8 @@ def _draw(figures: Sequence[str], profile: "Profile", output: Path, *, live: boo
 
 def _tell(outcome: "Outcome", output: Path) -> None:
     """Print the rows that are measured, and what to know beside them that was not said before."""
-    from lmfcn.experiments.paper.printed import TITLES
-    from lmfcn.experiments.paper.side_by_side import in_words
+    from lmfcn.benchmark.paper.printed_tables import TITLES
+    from lmfcn.benchmark.paper.side_by_side import in_words
 
     tag = outcome.reproduction.profile.tag
     for number, lines in outcome.tables.items():

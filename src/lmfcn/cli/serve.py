@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from lmfcn.cli.arguments import Device, GalleryFile, ModelFile
-from lmfcn.cli.telling import Teller
+from lmfcn.cli.console import Teller
+from lmfcn.cli.options import Device, GalleryFile, ModelFile
 
 if TYPE_CHECKING:
     from lmfcn.explain.gallery import Gallery
-    from lmfcn.inference.model import TextureModel
-    from lmfcn.serve.limits import Limits
+    from lmfcn.model import TextureModel
+    from lmfcn.serve.uploads import Limits
 
 _SHORTEST_TOKEN = 8
 _FILES_OF_A_REQUEST = 4  # as large as they may be; smaller ones can be more
@@ -41,10 +41,10 @@ def serve(
     """
     _check_token(token)
     with Teller(quiet).busy(f"Loading {model.name}"):
-        from lmfcn.inference.files import load
-        from lmfcn.serve import server
+        from lmfcn.model_file import load
+        from lmfcn.serve import load_server
 
-        running = server()
+        running = load_server()
         from lmfcn.serve.app import make_app
 
         fitted = load(model, device)
@@ -69,7 +69,7 @@ def _check_token(token: str | None) -> None:
 
 def _load_gallery(model_path: Path, path: Path | None, model: "TextureModel") -> "Gallery | None":
     """Return the given gallery, or the one beside the model, if there is one."""
-    from lmfcn.explain.gallery_file import gallery_path, load_gallery
+    from lmfcn.explain.gallery import gallery_path, load_gallery
 
     beside = gallery_path(model_path)
     if path is None and not beside.exists():
@@ -78,7 +78,7 @@ def _load_gallery(model_path: Path, path: Path | None, model: "TextureModel") ->
 
 
 def _limits(model: "TextureModel", files: int, megabytes: float, megapixels: float | None) -> "Limits":
-    from lmfcn.serve.limits import MEGABYTE, MEGAPIXEL, Limits, default_pixels
+    from lmfcn.serve.uploads import MEGABYTE, MEGAPIXEL, Limits, default_pixels
 
     file_bytes = int(megabytes * MEGABYTE)
     pixels = default_pixels(model.form) if megapixels is None else int(megapixels * MEGAPIXEL)
@@ -87,7 +87,7 @@ def _limits(model: "TextureModel", files: int, megabytes: float, megapixels: flo
 
 def _hosts(host: str, others: list[str], *, local: bool) -> list[str] | None:
     """Return the names under which to answer; on a network, where names are not known, any unless some are given."""
-    from lmfcn.serve.guard import LOOPBACK
+    from lmfcn.serve.server import LOOPBACK
 
     if not local and not others:
         return None

@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 import typer
 from typer import Option
 
-from lmfcn.cli.arguments import AsJson, Data, Quiet
-from lmfcn.cli.config import ConfigFile, SaveConfig, save_config
-from lmfcn.cli.evaluation import tell_accuracy
-from lmfcn.cli.telling import Teller, counted
+from lmfcn.cli.console import Teller, counted, tell_accuracy
+from lmfcn.cli.options import AsJson, ConfigFile, Data, Quiet, SaveConfig, save_config
 
 if TYPE_CHECKING:
     from lmfcn.classifier import LMFCNClassifier
     from lmfcn.data.framing import Color
-    from lmfcn.experiments.own_parts import OwnParts
-    from lmfcn.experiments.own_training import OwnModel
+    from lmfcn.user_training import OwnModel, OwnParts
 
 _DATA, _METHOD, _RUN = "Images", "Method", "Run"
 
@@ -106,10 +103,10 @@ def train(
     A split or group that DATA brings is respected: test images are only tested on, images of one group stay together.
     Ctrl-C keeps what has been learnt so far and ends with code 130; with --checkpoint the same command goes on.
     """
-    from lmfcn.experiments.own_parts import Source, open_parts
-    from lmfcn.files import check_writable, made_folder
-    from lmfcn.memory import reuse_freed_memory
-    from lmfcn.parameters import check_choice
+    from lmfcn.compute.resources import reuse_freed_memory
+    from lmfcn.user_training import Source, open_parts
+    from lmfcn.util.checks import check_choice
+    from lmfcn.util.files import check_writable, made_folder
 
     del config  # it has spoken before
     reuse_freed_memory()
@@ -184,7 +181,7 @@ def _tell_beforehand(teller: Teller, parts: "OwnParts") -> None:
 
 
 def _train(teller: Teller, parts: "OwnParts", parameters: dict[str, Any]) -> "OwnModel":
-    from lmfcn.experiments.own_training import train_on
+    from lmfcn.user_training import train_on
 
     try:
         return train_on(parts, parameters, announce=teller.note)
@@ -224,8 +221,7 @@ def _write(teller: Teller, trained: "OwnModel", output: Path, page: Path | None,
 
 def _write_gallery(trained: "OwnModel", output: Path) -> Path:
     """Write what explanations show: small pictures of the images, apart from the model, which holds none."""
-    from lmfcn.explain.gallery import Gallery
-    from lmfcn.explain.gallery_file import gallery_path, save_gallery
+    from lmfcn.explain.gallery import Gallery, gallery_path, save_gallery
 
     parts, path = trained.parts, gallery_path(output)
     save_gallery(Gallery.of(trained.classifier, parts.train, validation=parts.validation), path)
@@ -255,7 +251,7 @@ def _write_report(teller: Teller, trained: "OwnModel", page: Path, name: str) ->
 
 
 def _values(trained: "OwnModel") -> dict[str, Any]:
-    from lmfcn.inference.description import describe_model
+    from lmfcn.model_file import describe_model
 
     judged = {"held_out": trained.held_out, "test": trained.test}
     return {

@@ -1,1 +1,1 @@
-"""From what users have to checked arrays, and data that is always there."""
+"""Images and labels: files, collections, splits, leaks, data sets."""

@@ -1,8 +1,31 @@
-"""Arrays that users hand over: checked once, with the fault and the cure in one sentence."""
+"""Arrays, labels, rows and seeds that users pass in, checked once at the boundary."""
 
+from collections.abc import Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
+
+RandomState = None | int | np.random.Generator | np.random.RandomState
+
+
+def as_generator(random_state: RandomState) -> np.random.Generator:
+    """Return a generator from a seed, another generator, or fresh entropy for None.
+
+    Examples
+    --------
+    >>> int(as_generator(0).integers(100)) == int(as_generator(0).integers(100))
+    True
+    """
+    if isinstance(random_state, np.random.RandomState):
+        return np.random.default_rng(random_state.randint(2**31 - 1))
+    try:
+        return np.random.default_rng(random_state)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"random_state must be None, a non-negative int or a NumPy generator, got {random_state!r}."
+        ) from error
+
 
 SMALLEST_SIDE = 8
 """Pixels; the two poolings of the network leave too little of a smaller image to average over."""
@@ -176,3 +199,69 @@ def _check_finite(images: np.ndarray) -> None:
 
 def _count(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
+RowShape = tuple[int, ...]
+
+
+def check_row_shape(image_shape: Any) -> RowShape:
+    """Return height, width and perhaps channels; one of them may be -1, for what is left.
+
+    Examples
+    --------
+    >>> check_row_shape([8, -1])
+    (8, -1)
+    """
+    sides = tuple(image_shape) if isinstance(image_shape, Sequence) else ()
+    sound = len(sides) in (2, 3) and all(isinstance(side, Integral) and (side == -1 or int(side) > 0) for side in sides)
+    if not sound or sides.count(-1) > 1:
+        raise ValueError(
+            "image_shape must be (height, width) or (height, width, channels), one of them -1 for what is left,"
+            f" got {image_shape!r}."
+        )
+    return tuple(int(side) for side in sides)
+
+
+def images_of_rows(rows: np.ndarray, row_shape: RowShape) -> np.ndarray:
+    """Return images (n, height, width, channels) from rows (n, height * width * channels).
+
+    The smallest side of ordinary images is not asked for here: a shape that was spelled out is meant, such as
+    (1, -1) for spectra and other signals.
+
+    Examples
+    --------
+    >>> images_of_rows(np.zeros((5, 24)), (4, 2, 3)).shape
+    (5, 4, 2, 3)
+    """
+    if rows.ndim != 2:
+        raise ValueError(f"X must hold one row of pixels per image, shape (n_images, n_pixels), got {rows.shape}.")
+    try:
+        images = rows.reshape(len(rows), *row_shape)
+    except ValueError as error:
+        raise ValueError(
+            f"image_shape {row_shape} does not fit X with {rows.shape[1]} columns; it must multiply to their number."
+        ) from error
+    return check_images(images, smallest_side=1)
+
+
+def vote_by_source(sources: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Join the values of tiles (n, ...) by their source images (n,).
+
+    Numbers are averaged; of labels the most frequent wins, the first in sorted order on a tie.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> sources, winners = vote_by_source(np.array([0, 0, 0, 7]), np.array(["a", "b", "b", "a"]))
+    >>> sources.tolist(), winners.tolist()
+    ([0, 7], ['b', 'a'])
+    """
+    distinct, owner = np.unique(sources, return_inverse=True)
+    if np.issubdtype(values.dtype, np.floating):
+        totals = np.zeros((len(distinct), *values.shape[1:]))
+        np.add.at(totals, owner, values)
+        return distinct, totals / np.bincount(owner).reshape(-1, *[1] * (values.ndim - 1))
+    classes, numbers = np.unique(values, return_inverse=True)
+    votes = np.zeros((len(distinct), len(classes)), dtype=int)
+    np.add.at(votes, (owner, numbers), 1)
+    return distinct, classes[votes.argmax(axis=1)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lmfcn.data.collections import ImageCollection
+from lmfcn.data.collection import ImageCollection
 
 IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".jfif", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm"}
 _LIST_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lmfcn.data.arrays import as_entries, check_labels
-from lmfcn.data.seeds import RandomState, as_generator
+from lmfcn.data.arrays import RandomState, as_entries, as_generator, check_labels
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""Why a model decides as it does, and which labels to doubt."""
+"""Explanations of predictions, audits of labels, galleries of training images."""

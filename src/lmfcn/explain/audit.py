@@ -1,22 +1,69 @@
-"""Training images that are likely mislabelled or there twice, ranked."""
+"""Audit a training set: images that are likely mislabelled or duplicated, ranked."""
 
+import csv
+import io
+import math
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lmfcn.algorithm.calibration import fit_sharpness, probabilities
-from lmfcn.algorithm.final_svm import ALWAYS, Rule, choose_rule, fixed
-from lmfcn.algorithm.geometry import gamma_from_scale, latent_scale, rbf_kernel, squared_distances
-from lmfcn.algorithm.score import class_numbers
-from lmfcn.algorithm.settings import Settings
+from lmfcn.baselines.network_svm import RandomFCN
+from lmfcn.classifier import LMFCNClassifier
+from lmfcn.compute.resources import check_kernel_memory
 from lmfcn.data.arrays import check_class_sizes, check_labels
+from lmfcn.data.collection import ImageCollection
 from lmfcn.data.splits import check_groups
-from lmfcn.fitting import judging_folds
-from lmfcn.memory import check_kernel_memory
-from lmfcn.progress import item_progress
+from lmfcn.method.kernel_svm import class_numbers, gamma_from_scale, latent_scale, rbf_kernel, squared_distances
+from lmfcn.model_file import load
+from lmfcn.recipe import Settings
+from lmfcn.training.calibration import fit_sharpness, probabilities
+from lmfcn.training.final_svm import ALWAYS, Rule, choose_rule, fixed
+from lmfcn.training.fit import judging_folds
+from lmfcn.util.files import write_text
+from lmfcn.util.progress import item_progress
+
+
+def latents_for_audit(
+    images: ImageCollection,
+    model: Path | None = None,
+    seed: int = 0,
+    device: str = "auto",
+    *,
+    quick: bool = False,
+    verbose: bool = False,
+) -> tuple[np.ndarray, str]:
+    """Return latents (n, phi) of labelled images, and a sentence about where they come from.
+
+    Parameters
+    ----------
+    images : ImageCollection
+    model : Path, optional
+        File of a fitted model; without one, a model is trained on the images.
+    seed : int
+    device : str
+        Where to encode, and to train if need be.
+    quick : bool
+        Take the untrained network, which knows no labels, and train nothing.
+    verbose : bool
+        Show progress.
+    """
+    if model is not None:
+        return load(model, device).latents(images).cpu().numpy(), f"The images were encoded by the model {model}."
+    if quick:
+        untrained = RandomFCN(
+            pooling="all", first_filters="decorrelated", device=device, random_state=seed, verbose=verbose
+        )
+        return untrained.fit(images).transform(images), "The images were encoded by an untrained network."
+    # Without closing epochs: the network learns the labels of fewer images, and so fewer wrong ones by heart.
+    trained = LMFCNClassifier(closing_epochs=0, device=device, random_state=seed, verbose=verbose).fit(images)
+    latents = trained.model_.latents(images).cpu().numpy()
+    return latents, "The images were encoded by a model that was trained on them as they are labelled."
+
 
 REPEATS = 5
 """Cross-validations, each with other folds, that every image is judged by."""
@@ -199,3 +246,97 @@ def _ranked(given: np.ndarray, numbers: np.ndarray, twins: list[tuple[int, int]]
         if numbers[first] != numbers[second]:
             certain[[first, second]] = True
     return np.lexsort((np.nan_to_num(given, nan=1.0), ~certain))
+
+
+COLUMNS = (
+    "rank",
+    "path",
+    "label",
+    "suspect",
+    "probability",
+    "likeliest",
+    "likeliest_probability",
+    "misclassified",
+    "bounded",
+    "twin",
+    "twin_label",
+)
+
+
+@dataclass(frozen=True)
+class Audited:
+    """An audit with the names of its images (n), and a sentence about the latents that it rests on."""
+
+    found: Audit
+    names: list[str]
+    latents_from: str
+
+    @cached_property
+    def twin_of(self) -> dict[int, int]:
+        """The near-identical image of each image that has one: of another class if there is one, else the nearest."""
+        twins: dict[int, int] = {}
+        for first, second in [*self.found.conflicts, *self.found.twins]:
+            twins.setdefault(first, second)
+            twins.setdefault(second, first)
+        return twins
+
+
+def doubts(audited: Audited, position: int) -> list[str]:
+    """Say in words what is doubtful about an image.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lmfcn.explain.audit import audit
+    >>> found = audit(np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2], [5.3]]), list("aaabbba"))
+    >>> doubts(Audited(found, list("tuvwxyz"), ""), 6)[0][:16]
+    'looks like b (0.'
+    """
+    found, sentences = audited.found, []
+    likeliest, number = found.likeliest[position], found.numbers[position]
+    if likeliest != number:
+        chance, given = found.probabilities[position, likeliest], found.given[position]
+        sentences.append(f"looks like {found.classes[likeliest]} ({chance:.2f}, the given label {given:.2f})")
+    twin = audited.twin_of.get(position)
+    if twin is not None:
+        same = found.numbers[twin] == number
+        label = "of the same class" if same else f"which is labelled {found.classes[found.numbers[twin]]}"
+        sentences.append(f"near-identical to {audited.names[twin]}, {label}")
+    if found.bounded[position]:
+        sentences.append("violates the margin")
+    return sentences
+
+
+def write_audit_table(audited: Audited, path: Path) -> None:
+    """Write all images, the most doubtful first, as CSV; whole or not at all."""
+    found, text = audited.found, io.StringIO()
+    suspects = set(found.suspects.tolist())
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for rank, position in enumerate(found.order.tolist(), start=1):
+        writer.writerow([rank, audited.names[position], *_row(audited, position, suspect=position in suspects)])
+    write_text(path, text.getvalue())
+
+
+def _row(audited: Audited, position: int, *, suspect: bool) -> list[str]:
+    found = audited.found
+    likeliest, twin = found.likeliest[position], audited.twin_of.get(position)
+    return [
+        str(found.classes[found.numbers[position]]),
+        _yes(suspect),
+        _share(found.given[position]),
+        str(found.classes[likeliest]),
+        _share(found.probabilities[position, likeliest]),
+        _share(found.misclassified[position]),
+        _yes(bool(found.bounded[position])),
+        "" if twin is None else audited.names[twin],
+        "" if twin is None else str(found.classes[found.numbers[twin]]),
+    ]
+
+
+def _share(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.4f}"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

@@ -1,25 +1,72 @@
-"""The training images of a model, small, to show beside its predictions: a model itself holds no images."""
+"""A gallery: thumbnails of a model's training images in one file beside the model."""
 
 import hashlib
+import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from PIL import Image, UnidentifiedImageError
+from torch import Tensor
 
-from lmfcn.algorithm.encode import encode
+from lmfcn.compute.encode import encode
 from lmfcn.data.arrays import as_entries
-from lmfcn.data.collections import ImageCollection
-from lmfcn.data.form import as_collection
-from lmfcn.data.loading import LoadedImages
-from lmfcn.data.pictures import thumbnail
-from lmfcn.explain.projection import Projection
-from lmfcn.inference.model import TextureModel
+from lmfcn.data.collection import ImageCollection
+from lmfcn.data.framing import THUMBNAIL, thumbnail
+from lmfcn.data.image_form import LoadedImages, as_collection
+from lmfcn.model import TextureModel
+from lmfcn.util.tensor_files import FileError, read_tensors, write_tensors
 
 if TYPE_CHECKING:
-    from lmfcn.classifier import LMFCNClassifier  # and with it scikit-learn, which reading a gallery does not need
+    from lmfcn.classifier import LMFCNClassifier
+
+
+@dataclass(frozen=True)
+class Projection:
+    """The plane in which latents differ most (principal components).
+
+    Attributes
+    ----------
+    mean : array (phi,)
+    axes : array (2, phi)
+        Of length 1 and at right angles; the largest entry of each is positive.
+    shares : tuple of two floats
+        Shares of the variance that the axes show.
+
+    Examples
+    --------
+    >>> latents = np.array([[0.0, 0.0, 1.0], [4.0, 0.0, 1.0], [0.0, 2.0, 1.0], [4.0, 2.0, 1.0]])
+    >>> plane = Projection.of(latents)
+    >>> plane.place(latents).round(6).tolist()
+    [[-2.0, -1.0], [2.0, -1.0], [-2.0, 1.0], [2.0, 1.0]]
+    >>> plane.shares
+    (0.8, 0.2)
+    """
+
+    mean: np.ndarray
+    axes: np.ndarray
+    shares: tuple[float, float]
+
+    @classmethod
+    def of(cls, latents: np.ndarray) -> "Projection":
+        """Find the plane of latents (n, phi)."""
+        latents = np.asarray(latents, dtype=np.float64)
+        mean = latents.mean(axis=0)
+        variances, vectors = np.linalg.eigh((latents - mean).T @ (latents - mean))
+        axes = np.zeros((2, latents.shape[1]))
+        axes[: min(2, len(variances))] = vectors.T[::-1][:2]
+        axes *= np.where(np.take_along_axis(axes, abs(axes).argmax(axis=1)[:, None], axis=1) < 0, -1.0, 1.0)
+        largest = np.append(variances[::-1].clip(min=0.0), 0.0)[:2] / max(float(variances.sum()), 1e-300)
+        return cls(mean, axes, (round(float(largest[0]), 6), round(float(largest[1]), 6)))
+
+    def place(self, latents: np.ndarray) -> np.ndarray:
+        """Return the places (n, 2) of latents (n, phi) on the plane."""
+        return (np.asarray(latents, dtype=np.float64) - self.mean) @ self.axes.T
+
 
 _SAME_LATENT = 1e-2
 """Latents of one image may differ by rounding, in the units of the kernel's space; those of two images do by more."""
@@ -195,3 +242,107 @@ def _check_trained_on(model: TextureModel, gallery: Gallery) -> None:
         f"The classifier was fitted on {n_images} images, and the {len(gallery)} given here are not the same in the"
         " same order; give what fit was given, with its validation images if it had some."
     )
+
+
+KIND = "lmfcn gallery"
+VERSION = 1
+_LONGEST_NAME = 4096
+_TENSORS = {
+    "numbers": torch.int64,
+    "latents": torch.float32,
+    "support": torch.int64,
+    "pictures": torch.uint8,
+    "ends": torch.int64,
+}
+
+
+def gallery_path(model_path: str | Path) -> Path:
+    """Return where the gallery of a model lies: beside it, under the same name.
+
+    Examples
+    --------
+    >>> gallery_path("steel/model.lmfcn").as_posix()
+    'steel/model.gallery'
+    """
+    return Path(model_path).with_suffix(".gallery")
+
+
+def save_gallery(gallery: Gallery, path: str | Path) -> None:
+    """Write a gallery to a file, whole or not at all. It holds small pictures of all training images."""
+    values = {"model": gallery.model, "names": gallery.names, "classes": gallery.classes}
+    tensors = {
+        "numbers": torch.from_numpy(gallery.numbers),
+        "latents": torch.from_numpy(gallery.latents),
+        "support": torch.from_numpy(gallery.support),
+        "pictures": torch.frombuffer(bytearray(b"".join(gallery.pictures)), dtype=torch.uint8),
+        "ends": torch.from_numpy(np.cumsum([len(picture) for picture in gallery.pictures], dtype=np.int64)),
+    }
+    write_tensors(path, KIND, VERSION, values, tensors)
+
+
+def load_gallery(path: str | Path, model: TextureModel | None = None) -> Gallery:
+    """Read a gallery from a file that `save_gallery` wrote.
+
+    Nothing in the file is executed. It is refused, with a reason, if it is truncated, changed, not a gallery, or that
+    of another model than the given one.
+
+    Raises
+    ------
+    FileNotFoundError
+    lmfcn.util.tensor_files.FileError
+    """
+    values, tensors = read_tensors(path, KIND, VERSION)
+    try:
+        gallery = _build(values, tensors)
+        if model is not None:
+            gallery.check_belongs_to(model)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        reason = f"It has no {error}." if isinstance(error, KeyError) else str(error)
+        raise FileError(f"{path} cannot be used as a gallery: {reason}") from error
+    return gallery
+
+
+def _build(values: dict[str, Any], tensors: dict[str, Tensor]) -> Gallery:
+    names, classes = _texts("names", values["names"]), _texts("classes", values["classes"])
+    if {name: tensor.dtype for name, tensor in tensors.items()} != _TENSORS:
+        raise ValueError("Its parts are not those of a gallery.")
+    parts = {name: tensor.numpy() for name, tensor in tensors.items()}
+    n_images = len(names)
+    if len(classes) < 2 or type(values["model"]) is not str:
+        raise ValueError("It does not say which model it belongs to.")
+    if parts["latents"].ndim != 2 or {len(parts[name]) for name in ("latents", "numbers", "ends")} != {n_images}:
+        raise ValueError("Its parts do not have the same number of images.")
+    _check_indices("classes", parts["numbers"], len(classes))
+    _check_indices("support vectors", parts["support"], n_images)
+    pictures = _cut(parts["pictures"], parts["ends"])
+    return Gallery(values["model"], names, classes, parts["numbers"], parts["latents"], parts["support"], pictures)
+
+
+def _texts(name: str, texts: Any) -> list[str]:
+    if not isinstance(texts, list) or not texts:
+        raise ValueError(f"Its {name} are missing.")
+    if not all(type(text) is str and len(text) <= _LONGEST_NAME for text in texts):
+        raise ValueError(f"Its {name} are not texts of a sound length.")
+    return texts
+
+
+def _check_indices(name: str, indices: np.ndarray, n_there: int) -> None:
+    if indices.ndim != 1 or len(indices) == 0 or indices.min() < 0 or indices.max() >= n_there:
+        raise ValueError(f"Its {name} point at what is not there.")
+
+
+def _cut(pixels: np.ndarray, ends: np.ndarray) -> list[bytes]:
+    """Return the single files; each must be a small JPEG, since browsers will be given it as one."""
+    starts = np.concatenate([[0], ends[:-1]])
+    if pixels.ndim != 1 or ends.ndim != 1 or ends[-1] != len(pixels) or (ends <= starts).any():
+        raise ValueError("Its pictures do not end where they should.")
+    pictures = [pixels[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    for picture in pictures:
+        try:
+            with Image.open(io.BytesIO(picture), formats=["JPEG"]) as opened:
+                sound = max(opened.size) <= THUMBNAIL
+        except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError) as error:
+            raise ValueError("One of its pictures is not a JPEG file.") from error
+        if not sound:
+            raise ValueError(f"One of its pictures is larger than {THUMBNAIL} pixels.")
+    return pictures

@@ -1,7 +1,6 @@
 """A fitted model for other programs: ONNX and torch.export, each compared with the model before it is written."""
 
 from lmfcn.export.agreement import Agreement, DisagreementError
-from lmfcn.export.onnx_file import export_onnx
-from lmfcn.export.torch_file import export_torch
+from lmfcn.export.exported_files import export_onnx, export_torch
 
 __all__ = ["Agreement", "DisagreementError", "export_onnx", "export_torch"]

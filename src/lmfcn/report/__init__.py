@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from lmfcn.data.collections import ImageCollection
-    from lmfcn.experiments.comparing import Outcome
-    from lmfcn.experiments.demo import DemoResult
-    from lmfcn.experiments.paper.outcome import Outcome as PaperOutcome
-    from lmfcn.explain.audit_table import Audited
+    from lmfcn.benchmark.comparison import Outcome
+    from lmfcn.benchmark.demonstration import DemoResult
+    from lmfcn.benchmark.paper.side_by_side import Outcome as PaperOutcome
+    from lmfcn.data.collection import ImageCollection
+    from lmfcn.explain.audit import Audited
     from lmfcn.report.overlay import Explained
 
 

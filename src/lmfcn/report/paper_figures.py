@@ -1,4 +1,4 @@
-"""The paper's figures 1 and 3, drawn from a training of our own and kept as files."""
+"""The paper's figures 1 and 3 drawn from our own trainings, and our accuracies beside the paper's."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -6,16 +6,27 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
-from lmfcn.data.fingerprint import fingerprint
-from lmfcn.experiments.paper.flat_training import SV_CLOSE, FlatTraining, flat_parameters, train_flat
-from lmfcn.experiments.paper.profiles import OURS, PRESET, PROFILES, Profile
-from lmfcn.files import write_bytes, write_text
+from lmfcn.benchmark.paper.profiles import (
+    OURS,
+    PRESET,
+    PROFILES,
+    SV_CLOSE,
+    FlatTraining,
+    Profile,
+    flat_parameters,
+    train_flat,
+)
+from lmfcn.benchmark.paper.side_by_side import Line
+from lmfcn.data.training_data import fingerprint
 from lmfcn.report.curves import training_curves
-from lmfcn.report.space import anchor_figure, shared_limits, telling_epoch
-from lmfcn.report.style import png_bytes, svg_bytes
-from lmfcn.versions import machine, versions
+from lmfcn.report.latent_plots import anchor_figure, shared_limits, telling_epoch
+from lmfcn.report.style import INK, new_figure, png_bytes, svg_bytes, tidy
+from lmfcn.util.files import write_bytes, write_text
+from lmfcn.util.packages import machine, versions
 
 
 @dataclass(frozen=True)
@@ -133,3 +144,41 @@ def _figure(picture: Picture, training: FlatTraining) -> tuple[Figure, int | Non
     epoch = telling_epoch(training.spaces)
     space = training.spaces[epoch]
     return anchor_figure(space, training.labels, shared_limits([space]), picture.sv_close), epoch
+
+
+_OURS, _PAPER = "#56B4E9", "#D55E00"
+_SHIFT = 0.14
+
+
+def paper_strips(lines: Sequence[Line]) -> Figure:
+    """Draw a dot for each of our repetitions and a diamond with a bar for the paper's mean ± standard deviation.
+
+    Parameters
+    ----------
+    lines : sequence of Line
+        Those that have runs, in the order from top to bottom.
+    """
+    figure = new_figure(7.5, 1.2 + 0.34 * len(lines))
+    axes = figure.subplots()
+    for number, line in enumerate(lines):
+        scores, printed = [run.test_balanced_accuracy for run in line.runs], line.paper("test")
+        heights = number - _SHIFT + np.linspace(-0.08, 0.08, len(scores)) if len(scores) > 1 else [number - _SHIFT]
+        axes.scatter(scores, heights, s=26, color=_OURS, edgecolors=INK, linewidths=0.6, zorder=3)
+        axes.errorbar(
+            printed.mean, number + _SHIFT, xerr=printed.deviation, fmt="D", color=_PAPER, markersize=5, capsize=2
+        )
+    names = [f"{line.row.printed.images}: {line.row.label}" for line in lines]
+    axes.set_yticks(range(len(lines)), labels=names)
+    axes.set_ylim(len(lines) - 0.5, -0.5)
+    axes.set_xlabel("test balanced accuracy")
+    tidy(axes)
+    axes.grid(visible=False, axis="y")
+    figure.legend(handles=_legend(), frameon=False, ncols=2, loc="outside upper center", fontsize=9)
+    return figure
+
+
+def _legend() -> list[Line2D]:
+    return [
+        Line2D([], [], color=_OURS, marker="o", linestyle="none", markeredgecolor=INK, label="ours, each repetition"),
+        Line2D([], [], color=_PAPER, marker="D", linestyle="-", label="the paper, mean ± standard deviation"),
+    ]

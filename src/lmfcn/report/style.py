@@ -1,14 +1,19 @@
-"""One look for all figures; colours that colour-blind readers can tell apart (Okabe and Ito)."""
+"""One look for all figures and pages; colours that colour-blind readers can tell apart (Okabe and Ito)."""
 
 import base64
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
+
+from lmfcn.util.files import write_text
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 CLASS_COLORS = ("#0072B2", "#D55E00")
@@ -107,3 +112,11 @@ def drawable(names: Sequence[str], longest: int = 18) -> list[str]:
 def as_png(figure: Figure, dpi: int = 110) -> str:
     """Return the figure as the address of an inline PNG image."""
     return "data:image/png;base64," + base64.b64encode(png_bytes(figure, dpi)).decode()
+
+
+def write_page(path: Path, template: str, content: Mapping[str, Any]) -> None:
+    """Write the page; a file of that name is replaced whole or not at all."""
+    environment = Environment(
+        loader=PackageLoader("lmfcn.report"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    write_text(path, environment.get_template(template).render(content))

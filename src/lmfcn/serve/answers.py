@@ -1,21 +1,83 @@
-"""From uploads to answers. Reads a model and never changes it, so several threads may answer at a time."""
+"""From uploads to answers. Reads a model and never changes it, so several threads may use it."""
 
+import io
 from collections.abc import Sequence
 
 import numpy as np
 
-from lmfcn.data.images import ImageError
-from lmfcn.data.pictures import as_address
+from lmfcn import __version__
+from lmfcn.data.framing import as_address, as_pillow, picture_of, resize_image
+from lmfcn.data.image_files import ImageError
 from lmfcn.explain import explanation
 from lmfcn.explain.explanation import COVERAGE, Explanation, explain
 from lmfcn.explain.gallery import Gallery
-from lmfcn.inference.model import TextureModel
-from lmfcn.serve.limits import Limits
-from lmfcn.serve.pictures import pictures_of
-from lmfcn.serve.received import image_of
-from lmfcn.serve.refusals import refuse_files
-from lmfcn.serve.schema import Answer, DecidingImage, Neighbour, Reasons
-from lmfcn.serve.uploads import Upload
+from lmfcn.model import TextureModel
+from lmfcn.report.overlay import overlay
+from lmfcn.serve.schema import AllowedUploads, Answer, DecidingImage, ModelCard, Neighbour, Reasons, TrainingImages
+from lmfcn.serve.uploads import Limits, Upload, image_of, refuse_files
+
+
+def model_card(name: str, model: TextureModel, gallery: Gallery | None, limits: Limits) -> ModelCard:
+    """Return what a model is and takes."""
+    return ModelCard(
+        name=name,
+        classes=[str(label) for label in model.classes.tolist()],
+        channels=model.form.channels,
+        pixels=model.form.pixels,
+        size=None if model.form.frame.size is None else list(model.form.frame.size),
+        coverage=COVERAGE if model.calibration.held_out else None,
+        n_support=len(model.support_latents),
+        n_weights=sum(weights.numel() for weights in model.parameters()),
+        n_gallery=None if gallery is None else len(gallery),
+        version=__version__,
+        limits=AllowedUploads(
+            files=limits.files,
+            file_bytes=limits.file_bytes,
+            request_bytes=limits.request_bytes,
+            pixels=limits.pixels,
+        ),
+    )
+
+
+def training_images(gallery: Gallery) -> TrainingImages:
+    """Return the training images as points on the plane in which they differ most."""
+    return TrainingImages(
+        names=gallery.names,
+        classes=gallery.classes,
+        numbers=gallery.numbers.tolist(),
+        support=gallery.support.tolist(),
+        places=gallery.places.round(4).tolist(),
+        shares=list(gallery.projection.shares),
+    )
+
+
+LARGEST_SIDE = 512
+"""Pixels of the longer side of a picture, at most."""
+
+
+def pictures_of(image: np.ndarray, values: np.ndarray) -> tuple[str, str]:
+    """Return the addresses of two PNG files: an image, and the same with a map over it.
+
+    Parameters
+    ----------
+    image : array (height, width, channels)
+    values : array (height, width)
+
+    Examples
+    --------
+    >>> picture, with_map = pictures_of(np.zeros((16, 16, 1), dtype=np.uint8), np.ones((16, 16)))
+    >>> picture[:30]
+    'data:image/png;base64,iVBORw0K'
+    """
+    scale = LARGEST_SIDE / max(values.shape)
+    if scale < 1:
+        size = (max(1, round(scale * values.shape[0])), max(1, round(scale * values.shape[1])))
+        values = resize_image(values.astype(np.float32)[..., None], size)[..., 0]
+        image = resize_image(picture_of(image), size)
+    buffer = io.BytesIO()
+    as_pillow(picture_of(image)).save(buffer, format="PNG")
+    return as_address(buffer.getvalue(), "png"), as_address(overlay(image, values), "png")
+
 
 N_NEIGHBOURS = 6
 

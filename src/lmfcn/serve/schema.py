@@ -92,7 +92,9 @@ class ModelCard(BaseModel):
     size: Annotated[list[int], Two] | None = Field(
         description="Height and width that images are brought to; null: as they are."
     )
-    coverage: Probability | None = Field(description="Share of images whose class shall be in their prediction set; approximate.")
+    coverage: Probability | None = Field(
+        description="Share of images whose class shall be in their prediction set; approximate."
+    )
     n_support: int
     n_weights: int
     n_gallery: int | None = Field(description="Number of training images to look at; null without a gallery.")

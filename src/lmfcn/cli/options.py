@@ -1,0 +1,162 @@
+"""Options that several commands share, and parameter files in TOML."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import typer
+from typer import Argument, Context, Option
+
+from lmfcn.util.files import write_text
+
+
+def _present(context: Context, path: Path) -> Path:
+    """Refuse what is not there at once, before packages are loaded that take seconds."""
+    if not context.resilient_parsing and not path.exists():
+        raise FileNotFoundError(f"{path} does not exist.")
+    return path
+
+
+Data = Annotated[
+    Path,
+    Argument(
+        metavar="DATA",
+        callback=_present,
+        help="Folder of class folders, table (.csv, .tsv), list (.txt) or .npz.",
+    ),
+]
+ModelFile = Annotated[
+    Path, Argument(metavar="MODEL", callback=_present, help="File that lmfcn train wrote, such as model.lmfcn.")
+]
+Size = Annotated[int | None, Option(min=8, metavar="PIXELS", help="Side to bring all images to.")]
+Color = Annotated[str, Option(metavar="KIND", help="keep, grey or rgb: for images of mixed kinds.")]
+GalleryFile = Annotated[
+    Path | None, Option(metavar="FILE", help="Small pictures of training images; those beside MODEL by default.")
+]
+Device = Annotated[str, Option(metavar="NAME", help="auto, cpu, cuda, mps, ...: where to compute.")]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress and no notes; only results and errors.")]
+AsJson = Annotated[bool, Option("--json", help="One JSON object on standard output, and nothing else there.")]
+
+
+_NOT_IN_FILES = ("config", "save_config_to", "help")
+
+
+def read_config(path: Path, command: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a command that a file gives, checked.
+
+    Parameters
+    ----------
+    path : Path
+        TOML: keys at the top, or in a table with the name of the command, beside those of other commands.
+    command : str
+    kinds : mapping
+        Type of each option by its name.
+    """
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not a TOML file: {error}.") from error
+    tables = {name: value for name, value in content.items() if isinstance(value, dict)}
+    found = {name: value for name, value in content.items() if name not in tables} | tables.get(command, {})
+    options = {name.replace("-", "_"): value for name, value in found.items()}
+    for name, value in options.items():
+        if name not in kinds:
+            near = get_close_matches(name, kinds, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(kinds))}."
+            raise ValueError(f"{path}: lmfcn {command} has no option {name!r}; {hint}")
+        if not _fits(value, kinds[name]):
+            raise ValueError(f"{path}: {name} must be {_kind_name(kinds[name])}, got {value!r}.")
+    return options
+
+
+def write_config(path: Path, command: str, options: Mapping[str, Any]) -> None:
+    """Write options as a table of TOML; those that are None are left out."""
+    lines = [f"{name} = {_toml(value)}" for name, value in options.items() if value is not None]
+    write_text(path, "\n".join([f"[{command}]", *lines, ""]))
+
+
+def save_config(context: typer.Context, path: Path | None) -> None:
+    """Write the options that are in force, if the user wants that; `--config` of the same command reads them."""
+    if path is None:
+        return
+    names = _names(context)
+    options = {name: context.params[parameter] for name, parameter in names.items()}
+    write_config(path, str(context.command.name), options)
+
+
+def _use_config(context: typer.Context, path: Path | None) -> Path | None:
+    """Let a file give what the command line leaves open."""
+    if path is None or context.resilient_parsing:
+        return path
+    names = _names(context)
+    hints = get_type_hints(context.command.callback) if context.command.callback else {}
+    kinds = {name: hints[parameter] for name, parameter in names.items()}
+    found = read_config(path, str(context.command.name), kinds)
+    context.default_map = {names[name]: value for name, value in found.items()}
+    return path
+
+
+def _names(context: typer.Context) -> dict[str, str]:
+    """Return the parameter behind each name that a user knows: that of the long option, or of the argument."""
+    names = {}
+    for parameter in context.command.params:
+        long = next((option for option in parameter.opts if option.startswith("--")), str(parameter.name))
+        if parameter.name not in _NOT_IN_FILES:
+            names[long.removeprefix("--").replace("-", "_")] = str(parameter.name)
+    return names
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    if _is_list(kind):
+        return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+    kinds = _plain_kinds(kind)
+    if bool in kinds or isinstance(value, bool):
+        return isinstance(value, bool) and bool in kinds
+    if float in kinds:
+        return isinstance(value, int | float)
+    return isinstance(value, int) if int in kinds else isinstance(value, str)
+
+
+def _kind_name(kind: Any) -> str:
+    if _is_list(kind):
+        return "a list of texts"
+    kinds = _plain_kinds(kind)
+    names = {bool: "true or false", float: "a number", int: "a whole number"}
+    return next((name for one, name in names.items() if one in kinds), "a text in quotes")
+
+
+def _is_list(kind: Any) -> bool:
+    return any(get_origin(one) is list for one in (kind, *get_args(kind)))
+
+
+def _plain_kinds(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) or (kind,)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    # What JSON escapes, TOML escapes the same way; only the last control character is missing.
+    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        metavar="FILE",
+        is_eager=True,
+        callback=_use_config,
+        help="TOML file with options of this command; the command line beats it.",
+    ),
+]
+SaveConfig = Annotated[
+    Path | None, typer.Option("--save-config", metavar="FILE", help="Write all options to FILE, then go on.")
+]

@@ -1,0 +1,1 @@
+"""Computing: encoding, convolutions, devices, threads, worker processes."""

@@ -1,0 +1,593 @@
+"""Independent tasks: one after the other in this process, in several processes, or on a dask cluster."""
+
+import asyncio
+import pickle
+import shutil
+import signal
+import tempfile
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
+from contextlib import closing, contextmanager, suppress
+from contextvars import ContextVar
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, TypeVar, overload
+
+import numpy as np
+
+from lmfcn.util.packages import versions
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+Caught = TypeVar("Caught", bound=Exception)
+
+N_TRIES = 3
+"""Processes that a task may end before it is given up."""
+_LARGE_BYTES = 2**20
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+_POLL_SECONDS = 5.0
+
+
+class LostWorkerError(RuntimeError):
+    """Every worker process that was given this task died."""
+
+
+class Workers(NamedTuple):
+    """Where tasks run.
+
+    Attributes
+    ----------
+    jobs : int
+        Number of processes on this machine; 1 is this process.
+    scheduler : str or None
+        Address of a dask scheduler, whose workers are used instead.
+    """
+
+    jobs: int = 1
+    scheduler: str | None = None
+
+    @property
+    def serial(self) -> bool:
+        """Whether tasks run in this process, one after the other."""
+        return self.jobs == 1 and self.scheduler is None
+
+
+_IN_USE: ContextVar[Workers | None] = ContextVar("workers", default=None)
+
+
+@contextmanager
+def use_workers(*, jobs: int = 1, scheduler: str | None = None) -> Iterator[None]:
+    """Let the estimators that are fitted inside of the block use these workers, whatever their `n_jobs` is.
+
+    Tasks of `as_completed` run inside of such a block with one job: they start no processes of their own.
+
+    Parameters
+    ----------
+    jobs : int
+        Number of processes on this machine.
+    scheduler : str, optional
+        Address of a running dask scheduler instead, such as "tcp://10.0.0.1:8786".
+    """
+    _check_positive(jobs)
+    token = _IN_USE.set(Workers(jobs, scheduler))
+    try:
+        yield
+    finally:
+        _IN_USE.reset(token)
+
+
+def workers_of(n_jobs: int | None) -> Workers:
+    """Return the workers of an estimator with this `n_jobs`: those of `use_workers`, or so many processes."""
+    return _IN_USE.get() or Workers(effective_n_jobs(n_jobs))
+
+
+def effective_n_jobs(n_jobs: int | None) -> int:
+    """Return how many processes `n_jobs` stands for, as in scikit-learn: None is one, -1 all cores, -2 all but one.
+
+    Examples
+    --------
+    >>> effective_n_jobs(None), effective_n_jobs(3), effective_n_jobs(-1) == n_cores()
+    (1, 3, True)
+    """
+    if n_jobs is None:
+        return 1
+    return n_jobs if n_jobs > 0 else max(1, n_cores() + 1 + n_jobs)
+
+
+def n_cores() -> int:
+    """Return how many cores this process may use."""
+    from loky import cpu_count
+
+    return int(cpu_count())
+
+
+@overload
+def as_completed(
+    function: Callable[[Argument], Result],
+    arguments: Iterable[Argument | None],
+    *,
+    jobs: int = 1,
+    scheduler: str | None = None,
+) -> Iterator[tuple[Argument, Result]]: ...
+
+
+@overload
+def as_completed(
+    function: Callable[[Argument], Result],
+    arguments: Iterable[Argument | None],
+    *,
+    jobs: int = 1,
+    scheduler: str | None = None,
+    catch: type[Caught],
+) -> Iterator[tuple[Argument, Result | Caught]]: ...
+
+
+def as_completed(
+    function: Callable[[Any], Any],
+    arguments: Iterable[Any],
+    *,
+    jobs: int = 1,
+    scheduler: str | None = None,
+    catch: type[Exception] | tuple[()] = (),
+) -> Iterator[tuple[Any, Any]]:
+    """Yield every argument with its result, as soon as it is there.
+
+    The function is sent once to every worker, an argument with every task. No argument is taken before a worker is
+    free for it, so `arguments` may be endless. A worker process that dies loses only its task, which is run again, up
+    to three times. When the caller stops iterating, all running tasks are given up.
+
+    Parameters
+    ----------
+    function : callable
+        Of one argument. Workers get copies, in which large arrays are read-only. Bits can depend on the number of
+        threads, which differs between machines; `WithThreads` fixes it.
+    arguments : iterable
+        None stands for an argument that has to wait for a result: it is asked for again after the next result.
+    jobs : int
+        Number of processes on this machine, which share its cores; 1 stays in this process.
+    scheduler : str, optional
+        Address of a running dask scheduler, such as "tcp://10.0.0.1:8786"; each of its worker processes gets one task
+        at a time, and `jobs` does not count.
+    catch : exception class, optional
+        Exceptions to yield in the place of a result; any other exception of a task is raised here and stops the others.
+        A task that ends every worker is a `LostWorkerError`.
+
+    Examples
+    --------
+    >>> sorted(as_completed(abs, [-2, 1]))
+    [(-2, 2), (1, 1)]
+    >>> list(as_completed(int, ["a"], catch=ValueError))
+    [('a', ValueError("invalid literal for int() with base 10: 'a'"))]
+    """
+    _check_positive(jobs)
+    pool: Pool
+    if scheduler is not None:
+        pool = DaskPool(function, scheduler)
+    else:
+        pool = SerialPool(function) if jobs == 1 else ProcessPool(function, jobs)
+    return results_of(pool, arguments, catch)
+
+
+def results_of(
+    pool: "Pool", arguments: Iterable[Any], catch: type[Exception] | tuple[()] = ()
+) -> Iterator[tuple[Any, Any]]:
+    """Yield every argument with its result from a pool, and close the pool at the end: see `as_completed`."""
+    arguments = iter(arguments)
+    with closing(pool):
+        while True:
+            for argument in islice(arguments, pool.n_free()):
+                if argument is None:
+                    if not pool.is_busy():
+                        raise ValueError("An argument waits for a result, but no task is running.")
+                    break
+                pool.submit(argument)
+            if not pool.is_busy():
+                return
+            for argument, result, error in pool.finished():
+                if error is not None and not isinstance(error, catch):
+                    raise error
+                yield argument, result if error is None else error
+
+
+class Finished(NamedTuple):
+    """A task that has ended: its argument with its result, or with the exception that it raised."""
+
+    argument: Any
+    result: Any = None
+    error: Exception | None = None
+
+
+class Pool(Protocol):
+    """Workers with a function, each of which runs one task at a time."""
+
+    def n_free(self) -> int:
+        """Return how many workers are free."""
+
+    def is_busy(self) -> bool:
+        """Return whether any task is running."""
+
+    def submit(self, argument: Any) -> None:
+        """Start a task; there must be a free worker."""
+
+    def finished(self) -> Iterable[Finished]:
+        """Wait for tasks to end and return them; none if there may be new workers."""
+
+    def close(self) -> None:
+        """Give up all running tasks."""
+
+
+class SerialPool:
+    """Run tasks in this process, which is the only worker.
+
+    Parameters
+    ----------
+    function : callable
+    """
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self._function = function
+        self._submitted: list[Any] = []
+
+    def n_free(self) -> int:
+        """Return 1 if no task is waiting."""
+        return 1 - len(self._submitted)
+
+    def is_busy(self) -> bool:
+        """Return whether a task is waiting."""
+        return bool(self._submitted)
+
+    def submit(self, argument: Any) -> None:
+        """Keep the argument of the next task."""
+        self._submitted.append(argument)
+
+    def finished(self) -> list[Finished]:
+        """Run the task."""
+        argument = self._submitted.pop()
+        try:
+            return [Finished(argument, self._function(argument))]
+        except Exception as error:
+            return [Finished(argument, error=error)]
+
+    def close(self) -> None:
+        """Do nothing: there is no task between two calls."""
+
+
+class ProcessPool:
+    """Processes on this machine; one that dies does not end the others.
+
+    Parameters
+    ----------
+    function : callable
+        Written once to a temporary folder; large arrays in it are mapped into memory, which the processes share.
+    jobs : int
+        Number of processes.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], jobs: int) -> None:
+        self._n_threads = max(1, n_cores() // jobs)
+        self._folder = Path(tempfile.mkdtemp(prefix="lmfcn-"))
+        self._free: list[Any] = [None] * jobs  # started with their first task
+        self._running: dict[Future[Any], tuple[Any, Any, int]] = {}  # executor, argument, number of tries
+        try:
+            _write_function(function, self._folder)
+        except BaseException:
+            self.close()
+            raise
+        # loky replaces a process that has grown, as by decoded images, between two tasks: nothing to tell the user.
+        warnings.filterwarnings("ignore", message="A worker (stopped|was restarted) while some jobs")
+
+    def n_free(self) -> int:
+        """Return how many processes are free."""
+        return len(self._free)
+
+    def is_busy(self) -> bool:
+        """Return whether any process has a task."""
+        return bool(self._running)
+
+    def submit(self, argument: Any) -> None:
+        """Give a task to a free process."""
+        self._start(self._free.pop(), argument, 1)
+
+    def finished(self) -> list[Finished]:
+        """Wait for at least one task to end; those whose process died start again."""
+        found: list[Finished] = []
+        while not found:
+            for future in wait(self._running, return_when=FIRST_COMPLETED).done:
+                found += self._collect(future)
+        return found
+
+    def close(self) -> None:
+        """Kill all processes and remove the temporary folder."""
+        for executor in [*self._free, *(executor for executor, *_ in self._running.values())]:
+            if executor is not None:
+                executor.shutdown(kill_workers=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _start(self, executor: Any, argument: Any, n_tries: int) -> None:
+        from loky import ProcessPoolExecutor
+
+        if executor is None:
+            # An executor for each process: loky gives up all tasks of an executor when one of its processes dies.
+            environment = dict.fromkeys(_THREAD_VARIABLES, str(self._n_threads))
+            executor = ProcessPoolExecutor(max_workers=1, initializer=_leave_interrupts_to_parent, env=environment)
+        self._running[executor.submit(_run_from_folder, str(self._folder), argument)] = executor, argument, n_tries
+
+    def _collect(self, future: Future[Any]) -> list[Finished]:
+        from loky.process_executor import TerminatedWorkerError
+
+        executor, argument, n_tries = self._running.pop(future)
+        error = future.exception()
+        if isinstance(error, TerminatedWorkerError):
+            executor.shutdown()
+            if n_tries < N_TRIES:
+                self._start(None, argument, n_tries + 1)
+                return []
+            executor, error = None, _lost_worker(argument, n_tries)
+        self._free.append(executor)
+        if error is not None and not isinstance(error, Exception):
+            raise error
+        return [Finished(argument, future.result() if error is None else None, error)]
+
+
+class DaskPool:
+    """The worker processes of a running dask cluster, however many there are at the moment.
+
+    Parameters
+    ----------
+    function : callable
+        Sent once; workers pass it on to each other.
+    address : str
+        Of the scheduler.
+    seconds_to_answer : float
+        After which a scheduler is given up.
+    seconds_without_workers : float
+        After which a cluster is given up, at the start or later; a batch system may take a while to replace a worker.
+    expected : mapping of str, optional
+        Versions that every worker must have; those of this process if it is left out.
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Any], Any],
+        address: str,
+        *,
+        seconds_to_answer: float = 10.0,
+        seconds_without_workers: float = 60.0,
+        expected: Mapping[str, str] | None = None,
+    ) -> None:
+        content = _pickled(function)
+        self._dask, self._distributed = _dask_packages()
+        self._address, self._expected = address, versions() if expected is None else expected
+        self._seconds_to_answer, self._seconds_without_workers = seconds_to_answer, seconds_without_workers
+        self._running: dict[Any, tuple[Any, str]] = {}  # from futures to arguments and workers
+        self._free: list[str] = []
+        self._known: set[str] = set()
+        self._client = self._connect()
+        try:
+            self._workers()
+            self._function = self._send(content)
+        except BaseException:
+            self.close()
+            raise
+
+    def n_free(self) -> int:
+        """Return how many workers are free; with no task running at least one, even if others use it."""
+        workers, given = self._workers(), {worker for _, worker in self._running.values()}
+        own = {self._function.key}
+        self._free = [worker for worker, tasks in workers.items() if own.issuperset(tasks) and worker not in given]
+        if not self._free and not self._running:
+            self._free = list(workers)[:1]
+        return len(self._free)
+
+    def is_busy(self) -> bool:
+        """Return whether any task is running."""
+        return bool(self._running)
+
+    def submit(self, argument: Any) -> None:
+        """Give a task to a free worker.
+
+        The scheduler by itself prefers workers that have the function already, and leaves others idle.
+        """
+        worker = self._free.pop()
+        options = {"workers": [worker], "allow_other_workers": True, "pure": False}
+        with self._connection():
+            self._running[self._client.submit(_run, self._function, argument, **options)] = argument, worker
+
+    def finished(self) -> list[Finished]:
+        """Wait for tasks to end, but not for long, as there may be new workers.
+
+        The scheduler gives the tasks of a worker that died to others.
+        """
+        with self._connection(), self._client.as_current(), suppress(TimeoutError):
+            self._distributed.wait(list(self._running), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
+        with self._connection():
+            return [self._collect(future) for future in list(self._running) if future.done()]
+
+    def close(self) -> None:
+        """Cancel tasks that have not started, and disconnect; the results of those that run are dropped."""
+        with suppress(OSError, CancelledError, TimeoutError, RuntimeError):
+            self._client.cancel(list(self._running), force=True)
+        self._client.close(timeout=2)
+
+    def _send(self, content: bytes) -> Any:
+        """Return the future of the function: a task, as scattered data would be gone with the last worker."""
+        with self._connection(), self._dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+            return self._client.submit(pickle.loads, content, pure=False)
+
+    def _collect(self, future: Any) -> Finished:
+        argument, _ = self._running.pop(future)
+        if future.cancelled():
+            raise CancelledError
+        error = future.exception()
+        if error is None:
+            return Finished(argument, future.result())
+        if isinstance(error, self._distributed.KilledWorker):
+            return Finished(argument, error=_lost_worker(argument, error.allowed_failures + 1))
+        return Finished(argument, error=error.with_traceback(future.traceback()))
+
+    def _connect(self) -> Any:
+        _check_address(self._address, self._distributed)
+        try:
+            # A client that cannot connect waits again and prints a traceback when it is closed; so try first.
+            with ThreadPoolExecutor(1) as other_thread:  # a notebook runs an event loop in this one
+                trial = _try_connection(self._address, self._distributed, self._seconds_to_answer)
+                other_thread.submit(asyncio.run, trial).result()
+            return self._distributed.Client(self._address, timeout=self._seconds_to_answer, set_as_default=False)
+        except Exception as error:  # every protocol has its own exceptions
+            reason = str(error) or f"nothing came back for {self._seconds_to_answer:.0f} seconds"
+            raise ConnectionError(
+                f"No dask scheduler answers at {self._address} ({reason}); start one with `dask scheduler`, which"
+                " prints its address."
+            ) from error
+
+    @contextmanager
+    def _connection(self) -> Iterator[None]:
+        """Name the scheduler in the error when it goes away."""
+        try:
+            yield
+        except (OSError, CancelledError) as error:
+            if isinstance(error, ConnectionError):
+                raise
+            raise ConnectionError(f"The connection to the dask scheduler at {self._address} is lost.") from error
+
+    def _workers(self) -> dict[str, Any]:
+        """Return the addresses of all workers, at least one, with their tasks; check those that are new."""
+        with self._connection():
+            workers = self._client.processing()
+            if not workers:
+                self._wait_for_workers()
+                workers = self._client.processing()
+            if not self._known.issuperset(workers):
+                threads = self._client.nthreads()
+                self._check_workers({worker: n for worker, n in threads.items() if worker not in self._known})
+        return dict(workers)
+
+    def _wait_for_workers(self) -> None:
+        try:
+            self._client.wait_for_workers(1, timeout=self._seconds_without_workers)
+        except TimeoutError as error:
+            raise ConnectionError(
+                f"The cluster at {self._address} has had no worker for {self._seconds_without_workers:.0f} seconds;"
+                f" start some with `dask worker {self._address}`."
+            ) from error
+
+    def _check_workers(self, n_threads: dict[str, int]) -> None:
+        """Refuse new workers with other versions, which would have other results; `n_threads` by worker."""
+        if not n_threads:
+            return
+        for worker, found in self._client.run(versions, workers=list(n_threads), on_error="return").items():
+            if isinstance(found, ImportError):
+                raise ImportError(f"Worker {worker} has no lmfcn ({found}); install the same version there as here.")
+            if isinstance(found, Exception):
+                continue  # the worker has ended
+            _check_versions(worker, found, self._expected)
+            self._known.add(worker)
+        if max(n_threads.values()) > 1:
+            warnings.warn(
+                f"A worker has {max(n_threads.values())} threads, but gets one task at a time; with"
+                " `dask worker --nworkers N --nthreads 1` there are N at a time.",
+                UserWarning,
+                stacklevel=2,
+            )
+
+
+def _check_positive(jobs: int) -> None:
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+        raise ValueError(f"jobs must be a whole number from 1 up, got {jobs!r}.")
+
+
+def _run(function: Callable[[Any], Any], argument: Any) -> Any:
+    """Run a task in a worker."""
+    with use_workers(jobs=1):
+        return function(argument)
+
+
+def _lost_worker(argument: Any, n_times: int) -> LostWorkerError:
+    text = str(argument)
+    short = text if len(text) <= 80 else f"{text[:77]}..."
+    return LostWorkerError(
+        f"{n_times} processes died one after the other while they worked on {short}; the likeliest reason is too little"
+        " memory for so many at once."
+    )
+
+
+def _pickled(function: Callable[[Any], Any], keep_buffer: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
+    """Return a function as bytes for `pickle.loads`; arrays for which `keep_buffer` returns False are left out."""
+    import cloudpickle
+
+    try:
+        return bytes(cloudpickle.dumps(function, protocol=5, buffer_callback=keep_buffer))
+    except (TypeError, AttributeError, pickle.PicklingError) as error:
+        raise ValueError(f"This function cannot be sent to other processes: {error}.") from error
+
+
+def _write_function(function: Callable[[Any], Any], folder: Path) -> None:
+    """Write a function with its large arrays for `_read_function` in other processes."""
+    arrays: list[pickle.PickleBuffer] = []
+
+    def keep_buffer(array: pickle.PickleBuffer) -> bool:
+        large = array.raw().nbytes >= _LARGE_BYTES
+        arrays.extend([array] if large else [])
+        return not large
+
+    content = _pickled(function, keep_buffer)
+    for number, array in enumerate(arrays):
+        with (folder / f"{number}.array").open("wb") as file:
+            file.write(array.raw())
+    (folder / "function.pickle").write_bytes(content)
+
+
+@cache
+def _read_function(folder: Path) -> Callable[[Any], Any]:
+    """Return the function of the parent process; its large arrays are read-only views of files."""
+    paths = sorted(folder.glob("*.array"), key=lambda path: int(path.stem))
+    arrays = [np.memmap(path, mode="r") for path in paths]
+    return pickle.loads((folder / "function.pickle").read_bytes(), buffers=arrays)
+
+
+def _run_from_folder(folder: str, argument: Any) -> Any:
+    return _run(_read_function(Path(folder)), argument)
+
+
+def _leave_interrupts_to_parent() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _dask_packages() -> tuple[Any, Any]:
+    try:
+        import dask
+        import distributed
+    except ImportError as error:
+        raise ImportError(f"A cluster needs dask.distributed: pip install 'lmfcn[cluster]' ({error}).") from error
+    return dask, distributed
+
+
+def _check_address(address: str, distributed: Any) -> None:
+    """Refuse what cannot be the address of a scheduler, before waiting for an answer."""
+    example = "tcp://10.0.0.1:8786, which `dask scheduler` prints"
+    if address.startswith(("http://", "https://")):
+        raise ValueError(f"{address} looks like the dashboard's address; give the scheduler's, such as {example}.")
+    try:
+        host, _ = distributed.comm.get_address_host_port(address)
+    except ValueError:
+        host = ""
+    if not host:
+        raise ValueError(f"The address of a dask scheduler must be like {example}, got {address!r}.")
+
+
+def _check_versions(worker: str, found: Mapping[str, str], expected: Mapping[str, str]) -> None:
+    differences = [
+        f"{name} {found[name]} instead of {expected[name]}" for name in expected if found[name] != expected[name]
+    ]
+    if differences:
+        raise ValueError(f"Worker {worker} has {', '.join(differences)}; install the same versions everywhere.")
+
+
+async def _try_connection(address: str, distributed: Any, seconds: float) -> None:
+    """Connect and disconnect; fails in time also if somebody listens and does not answer."""
+    options = distributed.Security().get_connection_args("client")
+    async with asyncio.timeout(seconds):
+        connection = await distributed.comm.connect(address, timeout=seconds, **options)
+    await connection.close()

@@ -1,0 +1,366 @@
+"""Many images, decoded when they are needed: the X of `fit` and `predict` for people who have files."""
+
+import copy
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from lmfcn.data.arrays import RandomState, as_generator, check_images, vote_by_source
+from lmfcn.data.framing import (
+    Color,
+    Frame,
+    Size,
+    as_pair,
+    complete_frame,
+    describe_channels,
+    describe_form,
+    describe_frame,
+    tile_boxes,
+)
+from lmfcn.data.image_files import CollectionError, ImageError, ImageInfo, describe_errors
+from lmfcn.data.image_store import CACHE_BYTES, ImageStore, in_parallel
+from lmfcn.util.progress import item_progress
+
+if TYPE_CHECKING:
+    from lmfcn.data.leaks import Inspection
+
+OnError = Literal["raise", "skip"]
+
+
+class ImageCollection:
+    """Images with labels, decoded when they are needed.
+
+    Parameters
+    ----------
+    images : sequence of paths, or array (n, height, width[, channels])
+    labels : array-like (n,), optional
+    groups : array-like (n,), optional
+        Images that belong together (one patient, one slide, one source image): never on two sides of a split.
+    split : array-like (n,) of str, optional
+        A given division, such as "train", "val" and "test".
+    color : {"keep", "grey", "rgb"}, default="keep"
+        What to turn images into; needed only where grey and colour images are mixed.
+    cache_bytes : int
+        Memory for decoded images; what does not fit is decoded again when it is needed.
+
+    Attributes
+    ----------
+    labels, groups, split : arrays (n,) or None
+    left_out : list of ImageError
+        Files that `checked(on_error="skip")` left out, with the reasons.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> collection = ImageCollection(np.zeros((4, 16, 16), dtype=np.uint8), labels=["a", "a", "b", "b"])
+    >>> len(collection), collection[0].shape
+    (4, (16, 16, 1))
+    >>> collection.subset([0, 2]).labels.tolist()
+    ['a', 'b']
+    """
+
+    def __init__(
+        self,
+        images: Sequence[str | Path] | np.ndarray,
+        labels: Any = None,
+        groups: Any = None,
+        split: Any = None,
+        *,
+        color: Color = "keep",
+        cache_bytes: int = CACHE_BYTES,
+    ) -> None:
+        source = check_images(images) if isinstance(images, np.ndarray) else [str(path) for path in images]
+        if len(source) == 0:
+            raise ValueError("A collection needs at least one image, got none.")
+        self._store = ImageStore(source, Frame(color), cache_bytes)
+        self._sources = np.arange(len(source))
+        self._boxes: np.ndarray | None = None
+        self.labels = _check_length("labels", labels, len(source))
+        self.groups = _check_length("groups", groups, len(source))
+        self.split = _check_length("split", split, len(source))
+        self.left_out: list[ImageError] = []
+        self._size_numbers: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    @property
+    def shape(self) -> tuple[int]:
+        """The number of images; scikit-learn asks for it before it divides a collection."""
+        return (len(self),)
+
+    def __repr__(self) -> str:
+        classes = "" if self.labels is None else f", {len(np.unique(self.labels))} classes"
+        return f"ImageCollection({len(self)} images{classes})"
+
+    def __iter__(self) -> Iterator[np.ndarray]:
+        return (self._image(position) for position in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return one image for a number, a smaller collection for anything else."""
+        if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:
+            key = key[0]  # scikit-learn asks so
+        if isinstance(key, int | np.integer):
+            if not -len(self) <= key < len(self):
+                raise IndexError(f"image {key} of a collection of {len(self)}")
+            return self._image(int(key) % len(self))
+        return self.subset(key)
+
+    @property
+    def paths(self) -> list[str]:
+        """The file (or number in an array) that each image comes from."""
+        return [self._store.name(source) for source in self._sources.tolist()]
+
+    def file_of(self, position: int) -> str | None:
+        """Return the path of the whole file that an image is, or None if it is a part of one or of an array."""
+        whole = self._boxes is None and not isinstance(self._store.source, np.ndarray)
+        return self._store.name(int(self._sources[position])) if whole else None
+
+    @property
+    def frame(self) -> Frame:
+        """Colour and size that every image is brought to."""
+        return self._store.frame
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the images are whole source images, not tiles or crops of them."""
+        return self._boxes is None
+
+    @property
+    def sources(self) -> np.ndarray:
+        """The number (n,) of the source image of each image; tiles of one image share it."""
+        return self._sources
+
+    def summary(self) -> "Inspection":
+        """Return counts of classes, sizes, channels, groups and problems, from the headers of the files alone."""
+        from lmfcn.data.leaks import inspect  # which builds on this module
+
+        return inspect(self, pixels=False)
+
+    def subset(self, key: Any) -> "ImageCollection":
+        """Return the collection of the images that an index array, a mask or a slice selects."""
+        positions = np.arange(len(self))[key]
+        smaller = copy.copy(self)
+        smaller._sources = self._sources[positions]
+        smaller._size_numbers = None
+        smaller._boxes = None if self._boxes is None else self._boxes[positions]
+        for name in ("labels", "groups", "split"):
+            values = getattr(self, name)
+            setattr(smaller, name, None if values is None else values[positions])
+        return smaller
+
+    def part(self, name: str) -> "ImageCollection":
+        """Return the images of one part of the given split, such as "train"."""
+        if self.split is None:
+            raise ValueError("The collection has no given split; divide it with lmfcn.data.splits.")
+        if name not in self.split:
+            raise ValueError(f"The split has the parts {sorted(set(self.split.tolist()))}, not {name!r}.")
+        return self.subset(self.split == name)
+
+    def resized(self, size: Size) -> "ImageCollection":
+        """Return the collection with every image scaled to `size` (a side, or height and width)."""
+        return self.framed(replace(self.frame, fit="resize", size=as_pair(size)))
+
+    def framed(self, frame: Frame) -> "ImageCollection":
+        """Return the collection with every image brought to the colour and size of `frame`."""
+        if not self.is_whole:
+            raise ValueError("Tiles and random crops have their final size already; resize the images before.")
+        return self._with_frame(frame)
+
+    def framed_for_model(self, frame: Frame) -> "ImageCollection":
+        """Return the collection with what its own frame leaves open taken from the frame of a model.
+
+        Frames that ask for different colours or sizes are refused. Tiles and random crops cannot be resized any more:
+        they must have the size that the model was trained with, or be cut from images that were brought to it.
+        """
+        completed = complete_frame(self.frame, frame)
+        if not self.is_whole:
+            self._check_cut_size(frame)
+            completed = replace(self.frame, color=completed.color)
+        return self if completed == self.frame else self._with_frame(completed)
+
+    def cropped(self, size: Size, random_state: RandomState | Literal["centre"] = "centre") -> "ImageCollection":
+        """Return the collection with `size` cut out of every image: the middle, or a place drawn once."""
+        if isinstance(random_state, str):
+            return self.framed(replace(self.frame, fit="crop", size=as_pair(size)))
+        random, (height, width) = as_generator(random_state), as_pair(size)
+        boxes = []
+        for position, (tall, wide) in enumerate(self.sizes()):
+            if tall < height or wide < width:
+                raise ImageError(
+                    self.paths[position], f"is {tall}x{wide} pixels, too small to cut out {height}x{width}"
+                )
+            boxes.append((random.integers(tall - height + 1), random.integers(wide - width + 1), height, width))
+        return self._with_boxes(np.arange(len(self)), np.array(boxes))
+
+    def tiled(self, size: Size, stride: Size | None = None) -> "ImageCollection":
+        """Return the collection of all tiles of all images, side by side or `stride` pixels apart.
+
+        Tiles inherit the label, and their source image is their group unless the images have groups already.
+        `vote` brings predictions for tiles back to images.
+        """
+        size, stride = as_pair(size), as_pair(size if stride is None else stride)
+        owners: list[int] = []
+        boxes: list[tuple[int, int, int, int]] = []
+        for position, (height, width) in enumerate(self.sizes()):
+            tiles = tile_boxes(height, width, size, stride)
+            if not tiles:
+                raise ImageError(self.paths[position], f"is {height}x{width} pixels, too small for tiles of {size}")
+            owners += [position] * len(tiles)
+            boxes += tiles
+        tiled = self._with_boxes(np.array(owners), np.array(boxes))
+        if self.groups is None:
+            tiled.groups = tiled._sources
+        return tiled
+
+    def vote(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Bring values of tiles back to their images: means of numbers, the most frequent of labels.
+
+        Returns
+        -------
+        sources : array (n_images,)
+            Numbers of the source images, ascending.
+        values : array (n_images, ...)
+        """
+        return vote_by_source(self._sources, np.asarray(values))
+
+    def checked(self, on_error: OnError = "raise", *, verbose: bool = False) -> "ImageCollection":
+        """Decode every image once and report all files that cannot be used.
+
+        Parameters
+        ----------
+        on_error : {"raise", "skip"}
+            Raise a `CollectionError` that names all of them, or return the collection without them, with a
+            warning and the list `left_out`.
+        verbose : bool
+            Show a progress bar.
+        """
+        results = self._in_all(self._shape_of, verbose=verbose)
+        errors = {position: result for position, result in enumerate(results) if isinstance(result, ImageError)}
+        if not errors:
+            return self
+        if on_error == "raise" or len(errors) == len(self):
+            raise CollectionError(list(errors.values()))
+        warnings.warn(f"Left out: {describe_errors(list(errors.values()))}", UserWarning, stacklevel=2)
+        sound = self.subset(np.delete(np.arange(len(self)), list(errors)))
+        sound.left_out = [*self.left_out, *errors.values()]
+        return sound
+
+    def to_array(self, *, verbose: bool = False) -> np.ndarray:
+        """Return all images as one array (n, height, width, channels); they must agree in size and channels."""
+        images = _all_sound(self._in_all(self._image, verbose=verbose))
+        return self._stack(images, np.arange(len(self)))
+
+    def batch(self, positions: np.ndarray) -> np.ndarray:
+        """Return some images of equal size as one array; `size_numbers` tells which have equal size."""
+        return self._stack([self._image(int(position)) for position in positions], positions)
+
+    @property
+    def size_numbers(self) -> np.ndarray:
+        """A number (n,) for each image; images with the same number have the same size."""
+        if self._size_numbers is None:
+            self._size_numbers = np.unique(self.sizes(), axis=0, return_inverse=True)[1].reshape(-1)
+        return self._size_numbers
+
+    def form(self) -> tuple[int, str]:
+        """Return channels and kind of pixels, from the headers of all files; they must agree."""
+        sources = np.unique(self._sources).tolist()
+        forms = _all_sound(in_parallel(self._store.form, sources))
+        for source, form in zip(sources, forms, strict=True):
+            if form != forms[0]:
+                names = [
+                    f"{self._store.name(i)} has {describe_channels(*form)}"
+                    for i, form in ((sources[0], forms[0]), (source, form))
+                ]
+                raise ValueError(f"{' but '.join(names)}; use color='grey' or 'rgb', or files of one kind.")
+        return forms[0]
+
+    def fits_in_memory(self) -> bool:
+        """Tell whether all images have one size and fit into the cache together; they must agree in channels."""
+        heights_widths, (channels, _) = self.sizes(), self.form()
+        n_values = int(heights_widths.prod(axis=1).sum()) * channels
+        n_bytes = n_values * self._store.value_bytes(int(self._sources[0]))
+        return n_bytes <= self._store.cache_bytes and len(np.unique(heights_widths, axis=0)) == 1
+
+    def info(self, position: int) -> ImageInfo:
+        """Return what the header of the file of an image says."""
+        return self._store.info(int(self._sources[position]))
+
+    def sizes(self) -> np.ndarray:
+        """Return height and width (n, 2) of every image, from the headers of the files."""
+        if self._boxes is not None:
+            return self._boxes[:, 2:]
+        return np.array(_all_sound(in_parallel(self._store.size, self._sources.tolist())))
+
+    def _in_all(self, function: Callable[[int], Any], *, verbose: bool) -> list[Any]:
+        """Apply a function to all positions in parallel; errors about images are among the results."""
+        with item_progress("Reading images", len(self), visible=verbose) as advance:
+            results = []
+            for result in in_parallel(function, range(len(self))):
+                results.append(result)
+                advance()
+        return results
+
+    def _image(self, position: int) -> np.ndarray:
+        image = self._store.read(int(self._sources[position]))
+        if self._boxes is None:
+            return image
+        top, left, height, width = self._boxes[position]
+        return image[top : top + height, left : left + width].copy()  # a view would keep the whole image in memory
+
+    def _shape_of(self, position: int) -> tuple[int, ...]:
+        return self._image(position).shape
+
+    def _stack(self, images: list[np.ndarray], positions: np.ndarray) -> np.ndarray:
+        for image, position in zip(images, positions, strict=True):
+            if image.shape != images[0].shape or image.dtype != images[0].dtype:
+                first, this = self.paths[positions[0]], self.paths[position]
+                raise ValueError(
+                    f"{this} is {describe_form(image)}, but {first} is {describe_form(images[0])};"
+                    " use resized or cropped for one size, color='grey' or 'rgb' for one kind of colour."
+                )
+        return np.stack(images)
+
+    def _with_frame(self, frame: Frame) -> "ImageCollection":
+        other = copy.copy(self)
+        other._size_numbers = None
+        other._store = ImageStore(self._store.source, frame, self._store.cache_bytes)
+        return other
+
+    def _check_cut_size(self, frame: Frame) -> None:
+        """Refuse tiles of images in their original size if they have another size than a model was trained with."""
+        size = tuple(self.sizes()[0].tolist())  # all are cut alike
+        if frame.size is not None and self.frame.size is None and size != frame.size:
+            raise ValueError(
+                f"The collection has tiles or crops of {size[0]}x{size[1]} pixels, but the model was trained on images"
+                f" {describe_frame(frame)}; cut them in that size, or give whole images, which the model resizes or"
+                " crops itself."
+            )
+
+    def _with_boxes(self, owners: np.ndarray, boxes: np.ndarray) -> "ImageCollection":
+        if self._boxes is not None:
+            raise ValueError("The collection is cut already; cut the original one.")
+        cut = self.subset(owners)
+        cut._boxes = boxes
+        return cut
+
+
+def _all_sound(results: Iterable[Any]) -> list[Any]:
+    """Return the results, or report all files that cannot be used at once."""
+    results = list(results)
+    if errors := [result for result in results if isinstance(result, ImageError)]:
+        raise CollectionError(errors)
+    return results
+
+
+def _check_length(name: str, values: Any, expected: int) -> np.ndarray | None:
+    if values is None:
+        return None
+    values = np.asarray(values)
+    if values.shape != (expected,):
+        raise ValueError(f"{name} must hold one entry per image, shape ({expected},), got shape {values.shape}.")
+    return values

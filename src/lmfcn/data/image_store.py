@@ -1,0 +1,131 @@
+"""Where the images of a collection come from, with a bounded memory of decoded ones."""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+
+from lmfcn.data.arrays import pixel_kind
+from lmfcn.data.framing import Frame, frame_image, framed_size
+from lmfcn.data.image_files import ImageError, ImageInfo, probe_image, read_image
+
+CACHE_BYTES = 2**30
+_VALUE_BYTES = {"uint8": 1, "uint16": 2, "float": 4}  # by kind of pixels, as files are read
+Result = TypeVar("Result")
+
+
+class ImageStore:
+    """Source images by number, decoded, framed and remembered up to `cache_bytes`.
+
+    Parameters
+    ----------
+    source : sequence of paths, or array of images
+    frame : Frame
+    cache_bytes : int
+    """
+
+    def __init__(self, source: Sequence[str] | np.ndarray, frame: Frame, cache_bytes: int = CACHE_BYTES) -> None:
+        self.source = source
+        self.frame = frame
+        self.cache_bytes = cache_bytes
+        self._forget()
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def __getstate__(self) -> dict[str, object]:
+        # Other processes get the recipe, not the decoded pictures (nor the lock, which cannot travel), and files by
+        # paths that do not depend on the working folder.
+        files = not isinstance(self.source, np.ndarray)
+        source = [os.path.abspath(path) for path in self.source] if files else self.source
+        return {"source": source, "frame": self.frame, "cache_bytes": self.cache_bytes}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        self.__dict__.update(state)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._cache: OrderedDict[int, np.ndarray] = OrderedDict()
+        self._cached_bytes = 0
+        self._infos: dict[int, ImageInfo] = {}
+        self._lock = threading.Lock()
+
+    def name(self, number: int) -> str:
+        """Return the path of an image, or its number in an array."""
+        return f"image {number}" if isinstance(self.source, np.ndarray) else self.source[number]
+
+    def read(self, number: int) -> np.ndarray:
+        """Return one image (height, width, channels) in the form that the frame asks for."""
+        if isinstance(self.source, np.ndarray):
+            return self._framed(number, self.source[number])
+        with self._lock:
+            if number in self._cache:
+                self._cache.move_to_end(number)
+                return self._cache[number]
+        image = self._framed(number, read_image(self.source[number]))
+        self._remember(number, image)
+        return image
+
+    def info(self, number: int) -> ImageInfo:
+        """Return size, channels and pixels of an image before framing, from the header of its file."""
+        if isinstance(self.source, np.ndarray):
+            height, width, channels = self.source.shape[1:]
+            return ImageInfo(height, width, channels, pixel_kind(self.source), "array")
+        if number not in self._infos:
+            self._infos[number] = probe_image(self.source[number])
+        return self._infos[number]
+
+    def size(self, number: int) -> tuple[int, int]:
+        """Return height and width after framing."""
+        info = self.info(number)
+        return framed_size((info.height, info.width), self.frame)
+
+    def form(self, number: int) -> tuple[int, str]:
+        """Return channels and kind of pixels after framing."""
+        info = self.info(number)
+        channels = {"grey": 1, "rgb": 3}.get(self.frame.color, info.channels)
+        return channels, info.pixels
+
+    def value_bytes(self, number: int) -> int:
+        """Return how many bytes one channel of one pixel takes."""
+        if isinstance(self.source, np.ndarray):
+            return self.source.dtype.itemsize
+        return _VALUE_BYTES.get(self.info(number).pixels, 8)
+
+    def _framed(self, number: int, image: np.ndarray) -> np.ndarray:
+        try:
+            framed = frame_image(image, self.frame)
+        except ValueError as error:
+            raise ImageError(self.name(number), str(error)) from error
+        # A view would keep the whole image in memory, which the cache does not count.
+        return framed.copy() if framed.nbytes < image.nbytes and framed.base is not None else framed
+
+    def _remember(self, number: int, image: np.ndarray) -> None:
+        with self._lock:
+            if number in self._cache or image.nbytes > self.cache_bytes:
+                return
+            self._cache[number] = image
+            self._cached_bytes += image.nbytes
+            while self._cached_bytes > self.cache_bytes:
+                _, oldest = self._cache.popitem(last=False)
+                self._cached_bytes -= oldest.nbytes
+
+
+def in_parallel(function: Callable[[int], Result], numbers: Iterable[int]) -> Iterator[Result | ImageError]:
+    """Apply a function that reads files to many numbers at once; errors about images come back as results."""
+
+    def attempt(number: int) -> Result | ImageError:
+        try:
+            return function(number)
+        except ImageError as error:
+            return error
+
+    numbers = list(numbers)
+    with ThreadPoolExecutor(max_workers=min(8, (os.cpu_count() or 1) + 2)) as pool:
+        # In portions: submitting a million tasks at once would hold all their results.
+        for start in range(0, len(numbers), 256):
+            yield from pool.map(attempt, numbers[start : start + 256])

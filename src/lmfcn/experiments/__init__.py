@@ -1,1 +1,0 @@
-"""Runs that measure something worth reporting."""

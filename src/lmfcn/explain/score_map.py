@@ -1,0 +1,253 @@
+"""Take the decision value of a class apart: by support vector, by latent feature, by pixel."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lmfcn.compute.encode import encode, fold_batch_norm, to_batch
+from lmfcn.compute.resources import to_cpu_double
+from lmfcn.method.kernel_svm import Decision, rbf_kernel, squared_distances
+from lmfcn.method.network import TextureFCN
+from lmfcn.model import TextureModel
+
+_NO_WAY = 1e-12
+"""Squared distances below this are no way to integrate along."""
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """The score that is positive for one class, *f(z)* = sum of c_i exp(-gamma |z - s_i|^2), plus b.
+
+    Latents here are those of the space in which the kernel measures.
+
+    Attributes
+    ----------
+    gamma : float
+    support_latents : Tensor (n_support, phi)
+        The *s_i*, in double precision.
+    coefficients : Tensor (n_support,)
+        The *c_i*.
+    intercept : float
+        The *b*.
+
+    Examples
+    --------
+    Two support vectors at a distance of 2, and an image at the first one:
+
+    >>> import torch
+    >>> places = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
+    >>> score = ClassScore(0.25, places, torch.tensor([1.0, -1.0], dtype=torch.float64), intercept=0.5)
+    >>> [round(weight, 3) for weight in score.weights(torch.tensor([0.0])).tolist()]
+    [1.0, -0.368]
+    >>> round(score.value(torch.tensor([0.0])), 3)
+    1.132
+    """
+
+    gamma: float
+    support_latents: Tensor
+    coefficients: Tensor
+    intercept: float
+
+    @classmethod
+    def of(cls, decision: Decision, number: int) -> "ClassScore":
+        """Return the score of a class; the one score of two classes speaks for class 1, its negative for class 0."""
+        single = decision.coefficients.shape[1] == 1
+        column, sign = (0, 1.0 if number == 1 else -1.0) if single else (number, 1.0)
+        support, coefficients = map(to_cpu_double, (decision.support_latents, decision.coefficients[:, column]))
+        return cls(decision.gamma, support, sign * coefficients, sign * float(decision.intercepts[column]))
+
+    def weights(self, latent: Tensor) -> Tensor:
+        """Return what each support vector adds (n_support,) to the score of a latent (phi,)."""
+        return self._kernel(latent) * self.coefficients
+
+    def value(self, latent: Tensor) -> float:
+        """Return the score of a latent (phi,)."""
+        return float(self.weights(latent).sum()) + self.intercept
+
+    def mean_slope(self, latent: Tensor) -> Tensor:
+        """Return the gradient (phi,) of the score, averaged over the straight way from the origin to a latent (phi,).
+
+        Its product with the latent is the score of the latent minus that of the origin, exactly: the integral of a
+        Gaussian along a line is known. At the origin itself it is the gradient there.
+        """
+        latent = latent.double()
+        way = float(latent @ latent)
+        if way < _NO_WAY:
+            share, moment = self._kernel(latent), 0.5 * self._kernel(latent)
+        else:
+            share, moment = self._integrals(latent, way)
+        factors = 2 * self.gamma * self.coefficients
+        return (factors * share) @ self.support_latents - (factors @ moment) * latent
+
+    def _integrals(self, latent: Tensor, way: float) -> tuple[Tensor, Tensor]:
+        """Return the integrals (n_support,) of K(t latent, s) and of t K(t latent, s) over t from 0 to 1."""
+        along = -(self.support_latents @ latent)
+        aside = (self.support_latents.square().sum(dim=1) - along.square() / way).clamp(min=0.0)
+        steepness = math.sqrt(self.gamma * way)
+        covered = _gaussian_area(steepness * along / way, steepness * (1 + along / way)) / steepness
+        share = (-self.gamma * aside).exp() * covered
+        # By parts; in this form the product of mean slope and latent is exact whatever the rounding of `share`.
+        rise = self._kernel(latent) - self._kernel(torch.zeros_like(latent))
+        return share, -(rise / (2 * self.gamma) + along * share) / way
+
+    def _kernel(self, latent: Tensor) -> Tensor:
+        return rbf_kernel(squared_distances(latent[None], self.support_latents), self.gamma)[0]
+
+
+def _gaussian_area(start: Tensor, end: Tensor) -> Tensor:
+    """Return the integral of exp(-u^2) from start to end, start below end, without cancellation far from 0."""
+    flip = start + end > 0
+    low, high = torch.where(flip, -end, start), torch.where(flip, -start, end)
+    # Now most of the range is below 0, where the complementary function of the negated ends is small and precise.
+    return 0.5 * math.sqrt(math.pi) * (torch.erfc(-high) - torch.erfc(-low))
+
+
+def class_number(classes: np.ndarray, label: object) -> int:
+    """Return the position of a label among the classes, given as it is or as text.
+
+    Examples
+    --------
+    >>> class_number(np.array([3, 5]), "5")
+    1
+    """
+    names = [str(name) for name in classes.tolist()]
+    if str(label) not in names:
+        raise ValueError(f"There is no class {str(label)!r}; the model knows {', '.join(names)}.")
+    return names.index(str(label))
+
+
+def support_classes(decision: Decision) -> np.ndarray:
+    """Return the class number (n_support,) of each support vector as far as its coefficients tell, else -1.
+
+    A support vector adds to the score of its own class and takes from others, but may have no part in some scores.
+    """
+    signs = decision.coefficients.sign().cpu().numpy()
+    if signs.shape[1] == 1:
+        return (signs[:, 0] > 0).astype(int)
+    known = np.where((signs > 0).any(axis=1), signs.argmax(axis=1), -1)
+    left = signs == 0
+    return np.where((known < 0) & (left.sum(axis=1) == 1), left.argmax(axis=1), known)
+
+
+BLUR = 1 / 16
+"""Default blur as a share of the image's shorter side."""
+
+_WIDTHS = 4  # of the blur, behind which nothing of it is left
+
+
+@dataclass(frozen=True)
+class ScoreMap:
+    """The decision value of a class as a map over an image.
+
+    Attributes
+    ----------
+    label
+        The class.
+    values : array (height, width)
+        Positive where the image speaks for the class. Their mean is the decision value.
+    value : float
+        The decision value.
+    base : float
+        The decision value of the average training image, an equal share of which is in every pixel.
+    """
+
+    label: Any
+    values: np.ndarray
+    value: float
+    base: float
+
+
+def score_map(
+    model: TextureModel, image: np.ndarray, label: Any, blur: float | None = None, latent: np.ndarray | None = None
+) -> ScoreMap:
+    """Spread the decision value of a class over the pixels of an image.
+
+    Latents are means of maps over the image, and the decision value is a constant plus a mean slope times the latents
+    (`ClassScore.mean_slope`), so every position adds a share; docs/explanations.md derives it. Nothing is approximated.
+
+    Parameters
+    ----------
+    model : TextureModel
+    image : array (height, width, channels)
+        As `model.form.load` gives it.
+    label
+        One of `model.classes`.
+    blur : float, optional
+        Standard deviation in pixels of the neighbourhood that each value is averaged over, which leaves the mean as it
+        is: a texture is nothing that one pixel has. A sixteenth of the shorter side by default, 0 for none.
+    latent : array (phi,), optional
+        Of the image, as `model.transform` gives it, if it is known already.
+
+    Examples
+    --------
+    >>> from lmfcn import LMFCNClassifier, make_gaussians
+    >>> X, y = make_gaussians(n_per_class=10, size=16, random_state=0)
+    >>> model = LMFCNClassifier(epochs=1, latent_dim=4, random_state=0).fit(X, y).model_
+    >>> found = score_map(model, X[0, :, :, None], label=1)
+    >>> found.values.shape, bool(abs(found.values.mean() - model.decision_function(X[:1])[0]) < 1e-3)
+    ((16, 16), True)
+    """
+    height, width = image.shape[:2]
+    number = class_number(model.classes, label)
+    score, scale = ClassScore.of(model.decision, number), model.decision.scale
+    there = scale.apply(raw_latents(model, image))[0].cpu() if latent is None else torch.as_tensor(latent)
+    slope = scale.pull_back(score.mean_slope(there))
+    constant = score.value(torch.zeros_like(there))
+    blur = BLUR * min(height, width) if blur is None else blur
+    values = np.full((height, width), constant - float(slope @ to_cpu_double(scale.mean)))
+    for part, slopes in _with_slopes(model, image, slope):
+        rows, columns = spreading(part.shape[1], height, blur), spreading(part.shape[2], width, blur)
+        values += rows @ torch.tensordot(slopes, part.double(), dims=1).numpy() @ columns.T
+    return ScoreMap(model.classes[number], values, score.value(there), constant)
+
+
+def raw_latents(model: TextureModel, image: np.ndarray) -> Tensor:
+    """Return the networks' latents (1, phi) of one checked image (height, width, channels)."""
+    form = replace(model.form, row_shape=None)  # a model of rows is explained by images all the same
+    return encode(model.networks, form.load(image[None]), model.device)
+
+
+def _with_slopes(model: TextureModel, image: np.ndarray, slope: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Go through the maps (c, h, w) whose means are the latents, each with its part (c,) of the slope."""
+    batch, start = to_batch(image[None], model.device), 0
+    with torch.no_grad():
+        for network in model.members:
+            folded = cast(TextureFCN, fold_batch_norm(network))
+            for maps in folded.maps(batch):
+                part = maps[0].cpu()
+                yield part, slope[start : start + len(part)]
+                start += len(part)
+
+
+def spreading(n_cells: int, n_pixels: int, blur: float = 0.0) -> np.ndarray:
+    """Return the matrix (n_pixels, n_cells) that spreads a row of cells over a row of pixels and keeps its mean.
+
+    Each pixel averages the cells that it lies in. The blur mirrors what would leave the row at its ends, so that
+    nothing is lost.
+
+    Examples
+    --------
+    >>> spreading(2, 3).tolist()
+    [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
+    """
+    borders = np.arange(n_cells + 1) * (n_pixels / n_cells)
+    pixels = np.arange(n_pixels)[:, None]
+    overlap = np.minimum(borders[1:], pixels + 1) - np.maximum(borders[:-1], pixels)
+    return _blurring(n_pixels, blur) @ overlap.clip(min=0.0)
+
+
+def _blurring(n_pixels: int, blur: float) -> np.ndarray:
+    """Return the matrix (n_pixels, n_pixels) of a Gaussian blur with mirrored ends; rows and columns sum to 1."""
+    reach = int(np.ceil(_WIDTHS * blur))
+    offsets = np.arange(-reach, reach + 1)
+    weights = np.exp(-0.5 * np.square(offsets / max(blur, 1e-6)))
+    places = (np.arange(n_pixels)[:, None] + offsets) % (2 * n_pixels)
+    mirrored = np.minimum(places, 2 * n_pixels - 1 - places)
+    matrix = np.zeros((n_pixels, n_pixels))
+    np.add.at(matrix, (np.arange(n_pixels)[:, None], mirrored), weights / weights.sum())
+    return matrix

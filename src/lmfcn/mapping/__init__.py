@@ -1,1 +1,0 @@
-"""What is where: texture maps of large images."""

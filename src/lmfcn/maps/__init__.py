@@ -1,0 +1,1 @@
+"""Texture maps of images of any size."""

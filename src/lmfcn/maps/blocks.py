@@ -1,0 +1,301 @@
+"""Map one block of a large image, keep the results of blocks on disk, and skip glass."""
+
+import functools
+import hashlib
+import io
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lmfcn.compute.resources import CPU, check_device
+from lmfcn.maps.grid import Box, MapGrid
+from lmfcn.maps.large_image import LargeImage, thumbnail
+from lmfcn.maps.readers import View, open_view
+from lmfcn.maps.texture_map import Mapper
+from lmfcn.model import TextureModel
+from lmfcn.util.files import write_bytes, write_text
+
+_LEAST_TISSUE = 0.1
+_SIDE = 1024
+_PALEST_GLASS, _DARKEST_GLASS = 0.1, 0.7
+
+
+@dataclass(frozen=True)
+class TissueMask:
+    """Where an image shows tissue.
+
+    Attributes
+    ----------
+    tissue : array of bool (height, width)
+        Of the whole image at a coarse resolution.
+    """
+
+    tissue: np.ndarray
+
+    def wanted(self, grid: MapGrid, windows: Box) -> np.ndarray:
+        """Tell which windows (rows, columns) have tissue on at least a tenth of their area."""
+        sums = np.pad(self.tissue.astype(np.int64).cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
+        top, bottom = self._ends(np.arange(windows.top, windows.bottom), grid, grid.height, axis=0)
+        left, right = self._ends(np.arange(windows.left, windows.right), grid, grid.width, axis=1)
+        inside = sums[bottom[:, None], right] - sums[top[:, None], right]
+        inside += sums[top[:, None], left] - sums[bottom[:, None], left]
+        wanted: np.ndarray = inside >= _LEAST_TISSUE * (bottom - top)[:, None] * (right - left)
+        return wanted
+
+    def _ends(self, windows: np.ndarray, grid: MapGrid, length: int, axis: int) -> tuple[np.ndarray, np.ndarray]:
+        ratio = self.tissue.shape[axis] / length
+        starts = np.minimum((windows * grid.stride * ratio).astype(int), self.tissue.shape[axis] - 1)
+        ends = np.ceil((windows * grid.stride + grid.window) * ratio).astype(int)
+        return starts, ends.clip(starts + 1, self.tissue.shape[axis])
+
+
+def find_tissue(image: LargeImage) -> TissueMask:
+    """Tell tissue from glass by its saturation, or by its darkness in images without colour.
+
+    The threshold is Otsu's. What lies below it must be bright and colourless as glass is; otherwise all is tissue.
+    """
+    full_scale = {"uint8": 255.0, "uint16": 65535.0}.get(image.size.pixels, 1.0)
+    pixels = thumbnail(image, _SIDE) / full_scale
+    brightest = pixels.max(axis=2)
+    colourless = pixels.shape[2] != 3
+    values = 1 - brightest if colourless else (brightest - pixels.min(axis=2)) / np.maximum(brightest, 1e-6)
+    tissue = values > otsu_threshold(values)
+    glass = ~tissue
+    pale = colourless or bool(values[glass].mean() <= _PALEST_GLASS)
+    if not glass.any() or not pale or brightest[glass].mean() < _DARKEST_GLASS:
+        tissue = np.ones_like(tissue)
+    return TissueMask(tissue)
+
+
+def otsu_threshold(values: np.ndarray, bins: int = 256) -> float:
+    """Return the value between 0 and 1 that divides values into two classes of least variance (Otsu 1979).
+
+    Examples
+    --------
+    >>> 0.1 <= otsu_threshold(np.array([0.05, 0.1, 0.1, 0.8, 0.9])) < 0.8
+    True
+    """
+    counts, edges = np.histogram(values.clip(0, 1), bins=bins, range=(0.0, 1.0))
+    centres = (edges[1:] + edges[:-1]) / 2
+    below = counts.cumsum()
+    above = below[-1] - below
+    means_below = (counts * centres).cumsum() / np.maximum(below, 1)
+    means_above = ((counts * centres).sum() - (counts * centres).cumsum()) / np.maximum(above, 1)
+    between = below * above * (means_below - means_above) ** 2
+    # Of several equally good thresholds, as in the empty middle between two peaks, the one in the middle.
+    return float(edges[1:][between >= between.max() * (1 - 1e-12)].mean())
+
+
+_FORMAT = 2
+_OTHER = {
+    "format": "of another version of lmfcn",
+    "model": "of another model",
+    "image_state": "of the image before it was changed",
+    "tissue": "with another tissue mask, or without",
+    "blocks": "in other blocks",
+}
+"""How maps are told apart whose settings say nothing to people."""
+
+
+@dataclass(frozen=True)
+class MapSettings:
+    """What a map depends on beside model and image.
+
+    Attributes
+    ----------
+    window, stride : int
+        In pixels of the view.
+    view : View
+        Reader, level and scale.
+    tissue : TissueMask, optional
+        Windows elsewhere are passed over.
+    """
+
+    window: int
+    stride: int
+    view: View
+    tissue: TissueMask | None = None
+
+
+@dataclass(frozen=True)
+class BlockResult:
+    """What was found in a block.
+
+    Attributes
+    ----------
+    probabilities : array (rows, columns, n_classes)
+        NaN in windows that were passed over or could not be read.
+    missing : list of str
+        Sentences about what could not be read.
+    """
+
+    probabilities: np.ndarray
+    missing: list[str]
+
+
+@dataclass(frozen=True)
+class BlockMapper:
+    """Maps blocks wherever it is sent, with the model that it carries; model and image stay ready for the next one.
+
+    Parameters
+    ----------
+    model : TextureModel
+    image_path : Path
+        Absolute; workers may have been started elsewhere.
+    settings : MapSettings
+    device : str, optional
+        Where to compute, by a name that is looked up in the process that does; by default where the model is.
+    """
+
+    model: TextureModel
+    image_path: Path
+    settings: MapSettings
+    device: str | None = None
+
+    def __call__(self, block: Box) -> BlockResult:
+        """Map the windows of one block."""
+        mapper, image, settings = self._mapper, self._image, self.settings
+        grid = mapper.grid((image.size.height, image.size.width), settings.window, settings.stride)
+        wanted = np.ones(block.shape, dtype=bool)
+        if settings.tissue is not None:
+            wanted = settings.tissue.wanted(grid, block)
+        if not wanted.any():
+            return BlockResult(_nothing(block, mapper.n_classes), [])
+        read = image.read(grid.region(block))
+        missing = []
+        for box, reason in read.missing:
+            touched = grid.touching(box).overlap(block)
+            if wanted[touched.within(block)].any():
+                missing.append(f"{_place(box)}: {reason}")
+            wanted[touched.within(block)] = False
+        return BlockResult(mapper.block(read.pixels, grid, block, wanted), missing)
+
+    def __reduce__(self) -> tuple[type, tuple[TextureModel, Path, MapSettings, str]]:
+        # Workers pass it on to each other, but an open image cannot travel, and they may differ in their devices.
+        device = self.device or str(self.model.device)
+        return type(self), (self.model.copied_to(CPU), self.image_path, self.settings, device)
+
+    @functools.cached_property
+    def _mapper(self) -> Mapper:
+        model = self.model if self.device is None else self.model.copied_to(check_device(self.device))
+        return model.mapper()
+
+    @functools.cached_property
+    def _image(self) -> LargeImage:
+        return open_view(self.image_path, self.settings.view, self.model.form)
+
+
+def lost_block(grid: MapGrid, block: Box, n_classes: int) -> BlockResult:
+    """Return what is known of a block that ended every process that was given it: nothing."""
+    first = (start * grid.stride for start in block[:2])
+    last = ((end - 1) * grid.stride + grid.window for end in block[2:])
+    reason = "every process that was given them died; the likeliest reason is too little memory for so many at once"
+    return BlockResult(_nothing(block, n_classes), [f"{_place(Box(*first, *last))}: {reason}"])
+
+
+def _nothing(block: Box, n_classes: int) -> np.ndarray:
+    return np.full((*block.shape, n_classes), np.nan, dtype=np.float32)
+
+
+def _place(pixels: Box) -> str:
+    return f"rows {pixels.top}-{pixels.bottom - 1}, columns {pixels.left}-{pixels.right - 1}"
+
+
+class BlockStore:
+    """A folder that holds finished blocks, and what they were made with; blocks of another map are refused.
+
+    Nothing is written or removed before `begin`.
+    """
+
+    def __init__(self, folder: Path, blocks: list[Box], made_with: dict[str, Any]) -> None:
+        self._folder, self.blocks = folder, blocks
+        self._made_with = {"format": _FORMAT, **made_with}
+        found = _read_settings(folder / "settings.json")
+        self.is_new = found != self._made_with
+        if self.is_new and any(folder.glob("block-*.npy")):
+            raise ValueError(
+                f"{folder.parent} holds another map: {_difference(found or {}, self._made_with)}; choose another folder"
+                f" with -o, or remove {folder} to begin anew."
+            )
+
+    def begin(self) -> None:
+        """Make the folder ready for the blocks of this map."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for old in self._folder.glob("block-*.txt"):
+            old.unlink()
+        write_text(self._folder / "settings.json", json.dumps(self._made_with, indent=1, sort_keys=True))
+        self.is_new = False
+
+    def unfinished(self) -> list[Box]:
+        """Return the blocks that have not been computed, or of which something could not be read."""
+        if self.is_new:
+            return self.blocks
+        return [block for block in self.blocks if self.missing(block) or not self._path(block).is_file()]
+
+    def add(self, block: Box, result: BlockResult) -> None:
+        """Keep what was found in a block."""
+        told = self._path(block).with_suffix(".txt")
+        if result.missing:  # before the block itself, so that it never counts as finished
+            write_text(told, "\n".join(result.missing))
+        content = io.BytesIO()
+        np.save(content, result.probabilities, allow_pickle=False)
+        write_bytes(self._path(block), content.getvalue())
+        if not result.missing:
+            told.unlink(missing_ok=True)
+
+    def missing(self, block: Box) -> list[str]:
+        """Return the sentences about what could not be read in a block."""
+        told = self._path(block).with_suffix(".txt")
+        return told.read_text(encoding="utf-8").splitlines() if told.is_file() else []
+
+    def read(self, windows: Box) -> np.ndarray:
+        """Return the probabilities (rows, columns, n_classes) of some windows from all blocks that they touch."""
+        found: np.ndarray | None = None
+        for block in self.blocks:
+            common = block.overlap(windows)
+            if 0 in common.shape:
+                continue
+            stored = np.load(self._path(block), mmap_mode="r", allow_pickle=False)
+            if found is None:
+                found = np.empty((*windows.shape, stored.shape[2]), dtype=np.float32)
+            found[common.within(windows)] = stored[common.within(block)]
+        if found is None:
+            raise ValueError("These windows are in no block.")
+        return found
+
+    def _path(self, block: Box) -> Path:
+        return self._folder / f"block-{block.top}-{block.left}.npy"
+
+
+def made_with(model_path: Path, image_path: Path, settings: MapSettings, blocks: list[Box]) -> dict[str, Any]:
+    """Return what tells a map from others, as JSON can hold it."""
+    status = image_path.stat()
+    return {
+        "model": hashlib.sha256(model_path.read_bytes()).hexdigest(),
+        "image": str(image_path.resolve()),
+        "image_state": [status.st_size, status.st_mtime_ns],
+        "window": settings.window,
+        "stride": settings.stride,
+        **asdict(settings.view),
+        "tissue": None if settings.tissue is None else hashlib.sha256(settings.tissue.tissue.tobytes()).hexdigest(),
+        "blocks": hashlib.sha256(json.dumps(blocks).encode()).hexdigest(),
+    }
+
+
+def _read_settings(path: Path) -> dict[str, Any] | None:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
+    """Tell in a few words how a map that was found differs from the one that is wanted; one thing will do."""
+    name = next(name for name in wanted if found.get(name) != wanted[name])
+    if name == "image":
+        return f"of {found.get(name)}"
+    return _OTHER.get(name, f"with {name} {found.get(name)} instead of {wanted[name]}")

@@ -1,0 +1,367 @@
+"""Write a finished map: label image, probabilities, areas, pictures and legend."""
+
+import colorsys
+import csv
+import io
+import json
+import struct
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tifffile
+from PIL import Image, ImageDraw, ImageFont
+
+from lmfcn.maps.blocks import BlockStore, TissueMask
+from lmfcn.maps.grid import Box, MapGrid
+from lmfcn.maps.large_image import LargeImage, picture_of
+from lmfcn.util.files import unfinished_file, write_text
+
+_MOST_CLASSES = 250
+# Okabe and Ito's colours, which most people can tell apart.
+_FIRST = ["0072b2", "e69f00", "009e73", "cc79a7", "f0e442", "d55e00", "56b4e9", "5d3a9b"]
+_GOLDEN = 0.618034
+_UNLABELLED = {"rejected": (150, 150, 150), "glass": (255, 255, 255), "unreadable": (0, 0, 0)}
+"""What a window may be instead of a class, and its colour; their numbers follow those of the classes."""
+
+
+@dataclass(frozen=True)
+class Legend:
+    """What the numbers in a label map stand for.
+
+    Attributes
+    ----------
+    names : list of str
+        The classes in the model's order, then rejected, glass, unreadable; no two are alike.
+    colours : array of uint8 (n, 3)
+    """
+
+    names: list[str]
+    colours: np.ndarray
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.names) - len(_UNLABELLED)
+
+    @property
+    def rejected(self) -> int:
+        """Number of windows whose label is too doubtful."""
+        return self.n_classes
+
+    @property
+    def glass(self) -> int:
+        """Number of windows without tissue."""
+        return self.n_classes + 1
+
+    @property
+    def unreadable(self) -> int:
+        """Number of windows on damaged parts of the image."""
+        return self.n_classes + 2
+
+    def labels(self, probabilities: np.ndarray, wanted: np.ndarray | None, reject: float) -> np.ndarray:
+        """Return the number (rows, columns) of what is shown for probabilities (rows, columns, n_classes)."""
+        unknown = np.isnan(probabilities[..., 0])
+        known = np.nan_to_num(probabilities)
+        labels = known.argmax(axis=2).astype(np.uint8)
+        labels[known.max(axis=2) < reject] = self.rejected
+        labels[unknown] = self.unreadable
+        if wanted is not None:
+            labels[~wanted] = self.glass
+        return labels
+
+
+def legend_of(classes: np.ndarray) -> Legend:
+    """Return the legend for a model's classes."""
+    if len(classes) > _MOST_CLASSES:
+        raise ValueError(f"A map can show at most {_MOST_CLASSES} classes, but the model has {len(classes)}.")
+    colours = [tuple(bytes.fromhex(colour)) for colour in _FIRST][: len(classes)]
+    for number in range(len(colours), len(classes)):
+        brightness = (0.95, 0.7, 0.5)[number % 3]
+        rgb = colorsys.hsv_to_rgb(number * _GOLDEN % 1, 0.65, brightness)
+        colours.append(tuple(round(255 * part) for part in rgb))
+    names = [str(label) for label in classes.tolist()]
+    for unlabelled in _UNLABELLED:
+        names.append(_unlike(names, unlabelled))
+    return Legend(names, np.array([*colours, *_UNLABELLED.values()], dtype=np.uint8))
+
+
+def _unlike(names: list[str], name: str) -> str:
+    """Return a name that no class has."""
+    while name in names:
+        name = f"{name} (no class)"
+    return name
+
+
+def write_palette_png(
+    path: Path, bands: Iterable[np.ndarray], width_height: tuple[int, int], palette: np.ndarray, text: str
+) -> None:
+    """Write numbers below 256 as an image with a palette, whole or not at all.
+
+    Parameters
+    ----------
+    path : Path
+    bands : iterable of array of uint8 (rows, width)
+        From top to bottom.
+    width_height : (int, int)
+    palette : array of uint8 (n, 3)
+    text : str
+        Goes into the file's comment.
+    """
+    packer = zlib.compressobj(6)
+    with unfinished_file(path) as unfinished, unfinished.open("wb") as file:
+        file.write(b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", struct.pack(">IIBBBBB", *width_height, 8, 3, 0, 0, 0)))
+        file.write(_chunk(b"PLTE", palette.tobytes()))
+        file.write(_chunk(b"iTXt", b"Comment\0\0\0\0\0" + text.encode()))
+        for band in bands:
+            rows = np.pad(band, ((0, 0), (1, 0)))  # every row starts with the number of its filter, 0 for none
+            if packed := packer.compress(rows.tobytes()):
+                file.write(_chunk(b"IDAT", packed))
+        file.write(_chunk(b"IDAT", packer.flush()) + _chunk(b"IEND", b""))
+
+
+def _chunk(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+LARGEST_PICTURE = 2048
+_SMALLEST_PICTURE = 512
+_OPACITY = 0.45
+_LINE, _SQUARE, _MARGIN, _FONT_SIZE = 26, 16, 16, 15
+
+
+def picture_size(height: int, width: int) -> tuple[int, int]:
+    """Return the size at which an image is shown: not above a limit, and small ones enlarged.
+
+    Examples
+    --------
+    >>> picture_size(30000, 15000), picture_size(100, 200)
+    ((2048, 1024), (256, 512))
+    """
+    longest = max(height, width)
+    factor = min(1.0, LARGEST_PICTURE / longest) if longest >= _SMALLEST_PICTURE else _SMALLEST_PICTURE / longest
+    return max(1, round(height * factor)), max(1, round(width * factor))
+
+
+def write_label_picture(path: Path, labels: np.ndarray, legend: Legend, areas: np.ndarray) -> None:
+    """Write labels (height, width) in their colours."""
+    _write(path, _beside_legend(legend.colours[labels], legend, areas))
+
+
+def write_overlay(path: Path, labels: np.ndarray, image: np.ndarray, legend: Legend, areas: np.ndarray) -> None:
+    """Write labels (height, width) over an image (height, width, 3); rejected windows and glass stay bare."""
+    below = image.astype(np.float32)
+    colours = legend.colours.astype(np.float32)
+    opacity = np.full(len(colours), _OPACITY, dtype=np.float32)
+    opacity[[legend.rejected, legend.glass]] = 0
+    opacity[legend.unreadable] = 1
+    shares = opacity[labels][..., None]
+    blended = below * (1 - shares) + colours[labels] * shares
+    _write(path, _beside_legend(np.rint(blended).astype(np.uint8), legend, areas, bare=True))
+
+
+def as_rgb(pixels: np.ndarray, kind: str) -> np.ndarray:
+    """Return an image (height, width, channels) of any kind of pixels as one that can be looked at, uint8 RGB."""
+    shown = pixels[..., :3] if pixels.shape[2] >= 3 else pixels[..., :1]
+    shown = shown.astype(np.float32)
+    if kind != "uint8":
+        low, high = np.percentile(shown, (1, 99))
+        shown = (shown - low) * (255 / max(high - low, 1e-9))
+    rgb = np.rint(shown.clip(0, 255)).astype(np.uint8)
+    return np.ascontiguousarray(np.broadcast_to(rgb, (*rgb.shape[:2], 3)))
+
+
+def _beside_legend(pixels: np.ndarray, legend: Legend, areas: np.ndarray, *, bare: bool = False) -> Image.Image:
+    """Return a picture with the legend to its right: colour, name and share of what there is."""
+    font = ImageFont.load_default(_FONT_SIZE)
+    there = [number for number in range(len(areas)) if number < legend.n_classes or areas[number]]
+    texts = [f"{legend.names[number]}  {areas[number] / areas.sum():.1%}" for number in there]
+    text_width = max(round(font.getlength(text)) for text in texts)
+    height, width = pixels.shape[:2]
+    panel = _SQUARE + text_width + 3 * _MARGIN
+    canvas = Image.new("RGB", (width + panel, max(height, _LINE * len(there) + 2 * _MARGIN)), "white")
+    canvas.paste(Image.fromarray(pixels), (0, 0))
+    draw = ImageDraw.Draw(canvas)
+    for line, (number, text) in enumerate(zip(there, texts, strict=True)):
+        left, top = width + _MARGIN, _MARGIN + line * _LINE
+        colour = tuple(legend.colours[number].tolist())
+        if bare and number in (legend.rejected, legend.glass):
+            colour = (255, 255, 255)
+        draw.rectangle((left, top, left + _SQUARE, top + _SQUARE), fill=colour, outline=(90, 90, 90))
+        draw.text((left + _SQUARE + _MARGIN // 2, top - 1), text, fill=(30, 30, 30), font=font)
+    return canvas
+
+
+def _write(path: Path, picture: Image.Image) -> None:
+    with unfinished_file(path) as unfinished:
+        picture.save(unfinished, format="PNG", optimize=False)
+
+
+_BAND = 64
+
+
+@dataclass(frozen=True)
+class FinishedMap:
+    """All blocks of a map, and how they are shown.
+
+    Attributes
+    ----------
+    store : BlockStore
+    grid : MapGrid
+    legend : Legend
+    tissue : TissueMask or None
+    reject : float
+        Least probability of a label that is shown.
+    """
+
+    store: BlockStore
+    grid: MapGrid
+    legend: Legend
+    tissue: TissueMask | None
+    reject: float
+
+    def label_bands(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Go through the map from top to bottom: number of the first row, labels (rows, columns)."""
+        for top in range(0, self.grid.rows, _BAND):
+            box = Box(top, 0, min(top + _BAND, self.grid.rows), self.grid.columns)
+            wanted = None if self.tissue is None else self.tissue.wanted(self.grid, box)
+            yield top, self.legend.labels(self.store.read(box), wanted, self.reject)
+
+    def areas(self) -> np.ndarray:
+        """Return how many pixels (n,) of the image are nearest to windows of each label."""
+        heights = self.grid.extents(self.grid.rows, self.grid.height).astype(float)
+        widths = self.grid.extents(self.grid.columns, self.grid.width).astype(float)
+        areas = np.zeros(len(self.legend.names))
+        for top, labels in self.label_bands():
+            weights = heights[top : top + len(labels), None] * widths
+            areas += np.bincount(labels.ravel(), weights.ravel(), minlength=len(areas))
+        return np.rint(areas).astype(np.int64)
+
+    def picture(self, height: int, width: int) -> np.ndarray:
+        """Return the labels as a picture (height, width) of the whole image."""
+        rows = self._windows(height, self.grid.height, self.grid.rows)
+        columns = self._windows(width, self.grid.width, self.grid.columns)
+        picture = np.empty((height, width), dtype=np.uint8)
+        for top, labels in self.label_bands():
+            here = (rows >= top) & (rows < top + len(labels))
+            picture[here] = labels[rows[here, None] - top, columns]
+        return picture
+
+    def _windows(self, shown: int, length: int, n_windows: int) -> np.ndarray:
+        places = (np.arange(shown) + 0.5) * length / shown
+        return self.grid.nearest(places.astype(int), n_windows)
+
+
+N_STEPS = 4
+_TILE = 256
+_SMALL_TIFF = 2**31
+_LAST = "map.json"
+"""Written last and removed first, so that where it is, everything is."""
+_OTHERS = ("labels.png", "probabilities.tif", "areas.csv", "map.png", "overlay.png")
+
+
+def write_outputs(
+    finished: FinishedMap,
+    images: tuple[LargeImage, LargeImage],
+    output: Path,
+    about: dict[str, Any],
+    advance: Callable[[], None],
+) -> np.ndarray:
+    """Write all files of a map into a folder and return the area (n,) in pixels of every entry of the legend.
+
+    Parameters
+    ----------
+    finished : FinishedMap
+    images : pair of LargeImage
+        The one that was mapped, and the same at a resolution that is good enough to look at.
+    output : Path
+    about : dict
+        Goes into map.json, beside what is known here.
+    advance : callable
+        Called after each of the `N_STEPS` steps.
+    """
+    (output / _LAST).unlink(missing_ok=True)
+    grid, legend = finished.grid, finished.legend
+    numbered = "; ".join(f"{number} {name}" for number, name in enumerate(legend.names))
+    bands = (labels for _, labels in finished.label_bands())
+    write_palette_png(output / "labels.png", bands, (grid.columns, grid.rows), legend.colours, numbered)
+    advance()
+    _write_probabilities(output / "probabilities.tif", finished)
+    advance()
+    areas = finished.areas()
+    _write_areas(output / "areas.csv", legend.names, areas, images[0].size.micrometres)
+    advance()
+    _write_pictures(finished, images[1], output, areas)
+    advance()
+    known = {"labels": legend.names, "reject": finished.reject, "micrometres_per_pixel": images[0].size.micrometres}
+    write_text(output / _LAST, json.dumps(_described(grid) | known | about, indent=1))
+    return areas
+
+
+def remove_outputs(output: Path) -> None:
+    """Remove the files of an older map from a folder, so that they do not stand beside parts of a new one."""
+    if (output / _LAST).is_file():
+        for name in (_LAST, *_OTHERS):
+            (output / name).unlink(missing_ok=True)
+
+
+def _described(grid: MapGrid) -> dict[str, int]:
+    return {
+        "window": grid.window,
+        "stride": grid.stride,
+        "rows": grid.rows,
+        "columns": grid.columns,
+        "image_height": grid.height,
+        "image_width": grid.width,
+    }
+
+
+def _write_pictures(finished: FinishedMap, overview: LargeImage, output: Path, areas: np.ndarray) -> None:
+    height, width = picture_size(finished.grid.height, finished.grid.width)
+    labels = finished.picture(height, width)
+    write_label_picture(output / "map.png", labels, finished.legend, areas)
+    shown = as_rgb(picture_of(overview, height, width), overview.size.pixels)
+    write_overlay(output / "overlay.png", labels, shown, finished.legend, areas)
+
+
+def _write_probabilities(path: Path, finished: FinishedMap) -> None:
+    """Write a tiled TIFF of float32, a channel per class; NaN where there is no label."""
+    shape = (finished.grid.rows, finished.grid.columns, finished.legend.n_classes)
+    classes = finished.legend.names[: finished.legend.n_classes]
+    with unfinished_file(path) as unfinished:
+        tifffile.imwrite(
+            unfinished,
+            _tiles(finished),
+            shape=shape,
+            dtype=np.float32,
+            tile=(_TILE, _TILE),
+            photometric="minisblack",
+            planarconfig="contig",
+            compression="zlib",
+            bigtiff=4 * int(np.prod(shape)) > _SMALL_TIFF,
+            metadata={"axes": "YXS", "classes": classes},
+        )
+
+
+def _tiles(finished: FinishedMap) -> Iterator[np.ndarray]:
+    everything = finished.grid.everything
+    for top in range(0, everything.bottom, _TILE):
+        for left in range(0, everything.right, _TILE):
+            box = Box(top, left, top + _TILE, left + _TILE).overlap(everything)
+            found = finished.store.read(box)
+            tile = np.full((_TILE, _TILE, found.shape[2]), np.nan, dtype=np.float32)
+            tile[: found.shape[0], : found.shape[1]] = found
+            yield tile
+
+
+def _write_areas(path: Path, names: list[str], areas: np.ndarray, micrometres: float | None) -> None:
+    rows = io.StringIO()
+    table = csv.writer(rows, lineterminator="\n")
+    table.writerow(["label", "pixels", "share", *(["square_millimetres"] if micrometres else [])])
+    for name, area in zip(names, areas.tolist(), strict=True):
+        size = [f"{area * micrometres**2 / 1e6:.6g}"] if micrometres else []
+        table.writerow([name, area, f"{area / areas.sum():.6f}", *size])
+    write_text(path, rows.getvalue())

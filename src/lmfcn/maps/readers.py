@@ -1,0 +1,372 @@
+"""Readers of large images: tiled TIFF files, whole slides, and plain image files."""
+
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+import tifffile
+
+from lmfcn.data.arrays import pixel_kind
+from lmfcn.data.framing import describe_channels
+from lmfcn.data.image_files import ImageError, TooManyPixelsError, is_tiff, n_alpha, orientation, usual_pixels
+from lmfcn.data.image_form import ImageForm
+from lmfcn.maps.grid import Box
+from lmfcn.maps.large_image import (
+    ColoredImage,
+    ImageSize,
+    LargeImage,
+    ScaledImage,
+    WholeImage,
+    check_level,
+    level_for,
+    micrometres_per_pixel,
+    tiff_micrometres,
+)
+
+
+class RecentTiles:
+    """Keeps decoded tiles up to a number of bytes, and the last one in any case; those longest unused go first.
+
+    Parameters
+    ----------
+    most_bytes : int
+    """
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._tiles: OrderedDict[Box, np.ndarray] = OrderedDict()
+        self._n_bytes = 0
+
+    def get(self, tile: Box, decode: Callable[[Box], np.ndarray]) -> np.ndarray:
+        """Return the pixels of a tile, decoded now or before; they must not be changed."""
+        if tile in self._tiles:
+            self._tiles.move_to_end(tile)
+        else:
+            pixels = decode(tile)
+            while self._tiles and self._n_bytes + pixels.nbytes > self._most_bytes:
+                self._n_bytes -= self._tiles.popitem(last=False)[1].nbytes
+            self._tiles[tile] = pixels
+            self._n_bytes += pixels.nbytes
+        return self._tiles[tile]
+
+
+_GREY_OR_COLOUR = {0, 1, 2, 6}  # white is zero, black is zero, RGB, YCbCr, which becomes RGB
+_SQUARE = 512
+_LARGEST_PIECE = 2**30
+_KEPT_BYTES = 2**28
+
+
+class TiledTiff(LargeImage):
+    """One level of a TIFF, tiled or in strips, its channels in tiles, planes or pages.
+
+    Strips that are not compressed are read in squares, as if they were tiles. Compressed ones are decoded as a whole,
+    and kept for a while, as all blocks of a row need the same strips.
+
+    Parameters
+    ----------
+    path : Path
+    level : int
+        0 is the finest.
+    """
+
+    def __init__(self, path: Path, level: int = 0) -> None:
+        self.path = path
+        tiff = _open_tiff(path)
+        weakref.finalize(self, tiff.close)
+        levels = tiff.series[0].levels
+        sizes = [_height_width(found) for found in levels]
+        check_level(path, level, len(sizes))
+        self._file = tiff.filehandle
+        self._pages: list[Any] = list(levels[level].pages)
+        page: Any = self._pages[0].keyframe
+        self._inverted = page.photometric == 0
+        self._planes = int(page.samplesperpixel) if page.planarconfig == 2 else 1
+        self._alpha = n_alpha(page)
+        self._piece = _piece(page)
+        self._in_rows = _has_plain_rows(page)
+        self.tile = (_SQUARE, _SQUARE) if self._in_rows else self._piece
+        self._recent = RecentTiles(0 if page.is_tiled or self._in_rows else _KEPT_BYTES)
+        self._check(page, levels[level].axes)
+        channels = len(self._pages) * int(page.samplesperpixel) - self._alpha
+        kind = pixel_kind(usual_pixels(np.zeros((1, 1, 1), dtype=page.dtype), inverted=False))
+        finest = tiff_micrometres(tiff)
+        micrometres = None if finest is None else finest * sizes[0][1] / sizes[level][1]
+        self.size = ImageSize(*sizes[level], channels, kind, sizes, micrometres)
+
+    def read_tile(self, tile: Box) -> np.ndarray:
+        """Return the pixels of one tile, decoded now or a moment ago."""
+        return self._recent.get(tile, self._read_tile)
+
+    def _read_tile(self, tile: Box) -> np.ndarray:
+        read = self._rows if self._in_rows else self._decoded
+        planes = [read(page, plane, tile) for page in self._pages for plane in range(self._planes)]
+        pixels = np.concatenate(planes, axis=2)[: tile.shape[0], : tile.shape[1]]
+        if pixels.shape[:2] != tile.shape:
+            raise ValueError("the tile is smaller than the file says")
+        pixels = pixels[..., : pixels.shape[2] - self._alpha]
+        pixels = usual_pixels(pixels, inverted=self._inverted)
+        if pixels.dtype == np.float32 and not np.isfinite(pixels).all():
+            raise ValueError("the tile has NaN or infinite pixels")
+        return np.ascontiguousarray(pixels)
+
+    def _number(self, plane: int, row: int, column: int) -> int:
+        """Return the number in the file of the tile or strip that holds a pixel."""
+        down, across = (
+            -(-side // piece) for side, piece in zip((self.size.height, self.size.width), self._piece, strict=True)
+        )
+        return (plane * down + row // self._piece[0]) * across + column // self._piece[1]
+
+    def _decoded(self, page: Any, plane: int, tile: Box) -> np.ndarray:
+        number = self._number(plane, tile.top, tile.left)
+        data = self._read(page.dataoffsets[number], page.databytecounts[number])
+        segment = page.keyframe.decode(data, number, jpegtables=page.jpegtables)[0]
+        if segment is None:
+            raise ValueError("the tile is empty")
+        decoded: np.ndarray = segment[0]
+        return decoded
+
+    def _rows(self, page: Any, plane: int, tile: Box) -> np.ndarray:
+        """Read only the bytes of one square, row by row."""
+        keyframe = page.keyframe
+        kind = np.dtype(keyframe.dtype).newbyteorder(keyframe.parent.byteorder)
+        samples = int(keyframe.samplesperpixel) // self._planes
+        rows = []
+        for row in range(tile.top, tile.bottom):
+            start = page.dataoffsets[self._number(plane, row, 0)]
+            place = row % self._piece[0] * self.size.width + tile.left
+            rows.append(self._read(start + place * samples * kind.itemsize, tile.shape[1] * samples * kind.itemsize))
+        return np.frombuffer(b"".join(rows), dtype=kind).reshape(*tile.shape, samples)
+
+    def _read(self, offset: int, count: int) -> bytes:
+        if not offset or not count:
+            raise ValueError("the tile is empty")
+        self._file.seek(offset)
+        data: bytes = self._file.read(count)
+        if len(data) < count:
+            raise ValueError("the file ends before the tile does")
+        return data
+
+    def _check(self, page: Any, axes: str) -> None:
+        if page.photometric not in _GREY_OR_COLOUR:
+            raise ValueError(f"{self.path} has colours of the kind {page.photometric.name}; save it as grey or RGB.")
+        if orientation(page) != 1:
+            raise ValueError(f"{self.path} is stored turned; turn it upright and save it again.")
+        if len(self._pages) > 1 and axes[:-2] not in ("C", "S", "Q", "I"):
+            raise ValueError(f"{self.path} holds a stack with the axes {axes}; one image per file is expected.")
+        self._check_codec(page)
+        samples = len(self._pages) * int(page.samplesperpixel)
+        n_bytes = self.tile[0] * self.tile[1] * samples * np.dtype(page.dtype).itemsize
+        if n_bytes > _LARGEST_PIECE:
+            raise ValueError(
+                f"{self.path} is compressed in pieces of {self.tile[0]}x{self.tile[1]} pixels, {n_bytes / 1e9:.1f} GB"
+                " each, which can only be decoded as a whole; save it as a tiled TIFF."
+            )
+
+    def _check_codec(self, page: Any) -> None:
+        try:
+            page.decode(b"", 0, jpegtables=page.jpegtables)
+        except ValueError as error:
+            if "imagecodecs" in str(error):
+                raise ImportError(
+                    f"{self.path} is compressed by {page.compression.name}, which needs: pip install imagecodecs."
+                ) from error
+        except Exception:
+            return  # of course: there was nothing to decode
+
+
+def _open_tiff(path: Path) -> tifffile.TiffFile:
+    try:
+        return tifffile.TiffFile(path)
+    except tifffile.TiffFileError as error:
+        raise ValueError(f"{path} cannot be read as a TIFF ({error}); choose another reader.") from error
+
+
+def _piece(page: Any) -> tuple[int, int]:
+    """Return the height and width of what a file stores as one piece, a tile or a strip."""
+    if page.is_tiled:
+        return page.tilelength, page.tilewidth
+    return min(page.rowsperstrip, page.imagelength), page.imagewidth
+
+
+def _has_plain_rows(page: Any) -> bool:
+    """Tell whether strips hold pixels as they are, so that a part of a strip can be read."""
+    as_they_are = page.compression == 1 and page.predictor == 1 and page.fillorder == 1 and not page.is_subsampled
+    return not page.is_tiled and as_they_are and page.bitspersample == 8 * np.dtype(page.dtype).itemsize
+
+
+def _height_width(level: Any) -> tuple[int, int]:
+    sizes = dict(zip(level.axes, level.shape, strict=True))
+    return sizes["Y"], sizes["X"]
+
+
+_TILE = 512
+
+
+class Slide(LargeImage):
+    """One level of a whole slide.
+
+    It is read in squares with fixed places, so that the same pixels come out whichever part is asked for, also where
+    a level is no whole number of times smaller than the finest.
+    """
+
+    def __init__(self, path: Path, level: int = 0) -> None:
+        self.path, self.tile = path, (_TILE, _TILE)
+        self._level = level
+        self._slide = _open_slide(path)
+        sizes = [(height, width) for width, height in self._slide.level_dimensions]
+        check_level(path, level, len(sizes))
+        self._downsample = self._slide.level_downsamples[level]
+        properties = self._slide.properties
+        finest = properties.get("openslide.mpp-x")
+        micrometres = None if finest is None else float(finest) * self._downsample
+        self.size = ImageSize(*sizes[level], 3, "uint8", sizes, micrometres)
+        colour = properties.get("openslide.background-color", "FFFFFF")
+        self._background = np.array([int(colour[place : place + 2], 16) for place in (0, 2, 4)], dtype=np.float32)
+
+    def read_tile(self, tile: Box) -> np.ndarray:
+        """Return the RGB pixels of one square; where nothing was scanned they have the colour of the background."""
+        place = round(tile.left * self._downsample), round(tile.top * self._downsample)
+        try:
+            picture = self._slide.read_region(place, self._level, tile.shape[::-1])
+        except Exception:
+            self._slide = _open_slide(self.path)  # an OpenSlide handle that has failed once fails for ever
+            raise
+        pixels = np.asarray(picture)
+        opaque = pixels[..., 3:].astype(np.float32) / 255
+        if opaque.min() == 1:
+            return np.ascontiguousarray(pixels[..., :3])
+        return np.rint(pixels[..., :3] * opaque + self._background * (1 - opaque)).astype(np.uint8)
+
+
+def slide_vendor(path: Path) -> str | None:
+    """Return which maker's format a file has, "generic-tiff" for other tiled TIFFs; None if OpenSlide is no help."""
+    try:
+        import openslide
+    except ImportError:
+        return None
+    vendor: str | None = openslide.OpenSlide.detect_format(str(path))
+    return vendor
+
+
+def _open_slide(path: Path) -> Any:
+    try:
+        import openslide
+    except ImportError as error:
+        raise ImportError(f"Whole slides need OpenSlide: pip install 'lmfcn[wsi]' ({error}).") from error
+    try:
+        return openslide.OpenSlide(str(path))
+    except openslide.OpenSlideError as error:
+        raise ValueError(f"{path} cannot be read by OpenSlide ({error}).") from error
+
+
+READERS = ("auto", "plain", "tiff", "openslide")
+_SMALL = 2**24
+_OPEN: WeakValueDictionary[tuple[Path, int, int], WholeImage] = WeakValueDictionary()
+_ONLY_SLIDES = {".czi", ".dcm", ".mrxs", ".vms", ".vmu"}  # which nothing but OpenSlide reads
+
+
+@dataclass(frozen=True)
+class View:
+    """How a file is looked at.
+
+    Attributes
+    ----------
+    reader : one of READERS
+    level : int
+        Of the resolutions in the file, 0 is the finest.
+    scale : float
+        By which the level is enlarged or reduced.
+    """
+
+    reader: str = "auto"
+    level: int = 0
+    scale: float = 1.0
+
+
+def resolve_view(path: Path, view: View, resolution: float | None = None) -> View:
+    """Return the view with the reader that suits the file, and for a resolution in micrometres its level and scale."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} does not exist or is not a file.")
+    view = View(_reader(path) if view.reader == "auto" else view.reader, view.level, view.scale)
+    if resolution is None:
+        return view
+    if view.reader == "plain":  # which would have to be decoded, and has one level
+        widths, micrometres = [1], micrometres_per_pixel(path)
+    else:
+        size = open_level(path, View(view.reader)).size
+        widths, micrometres = [width for _, width in size.levels], size.micrometres
+    level, scale = level_for(path, widths, micrometres, resolution)
+    return View(view.reader, level, scale)
+
+
+def open_level(path: Path, view: View) -> LargeImage:
+    """Open one level of an image as it is in the file."""
+    if view.reader == "openslide":
+        return Slide(path, view.level)
+    if view.reader == "tiff":
+        return TiledTiff(path, view.level)
+    if view.level != 0:
+        raise ValueError(f"{path} has one level, 0, got {view.level}.")
+    return _whole(path)
+
+
+def _whole(path: Path) -> WholeImage:
+    """Open a plain image, or return it if somebody in this process has it open: it is decoded and held once."""
+    status = path.stat()
+    key = path.resolve(), status.st_size, status.st_mtime_ns
+    image = _OPEN.get(key)
+    if image is None:
+        image = _OPEN[key] = _decoded(path)
+    return image
+
+
+def _decoded(path: Path) -> WholeImage:
+    try:
+        return WholeImage(path)
+    except TooManyPixelsError as error:
+        raise TooManyPixelsError(path, f"{error.reason}; save it as a tiled TIFF") from error
+
+
+def open_view(path: Path, view: View, form: ImageForm) -> LargeImage:
+    """Open an image in the form in which a model takes it."""
+    image = open_level(path, view)
+    try:
+        image = image if form.frame.color == "keep" else ColoredImage(image, form.frame.color)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}.") from error
+    size = image.size
+    if (size.channels, size.pixels) != (form.channels, form.pixels):
+        raise ValueError(
+            f"{path} has {describe_channels(size.channels, size.pixels)}, but the model was trained on images with"
+            f" {describe_channels(form.channels, form.pixels)}; convert the image, or take a model that fits."
+        )
+    return image if view.scale == 1 else ScaledImage(image, view.scale)
+
+
+def _reader(path: Path) -> str:
+    """Return who reads a file: OpenSlide what scanners write, tifffile tiles, Pillow and others the rest."""
+    with path.open("rb") as file:
+        tiff = is_tiff(file.read(4))
+    vendor = slide_vendor(path)
+    if vendor not in (None, "generic-tiff") or path.suffix.lower() in _ONLY_SLIDES:
+        return "openslide"
+    if not tiff:
+        return "plain"
+    return "tiff" if vendor == "generic-tiff" or _needs_tiles(path) else "plain"
+
+
+def _needs_tiles(path: Path) -> bool:
+    import tifffile
+
+    try:
+        with tifffile.TiffFile(path) as tiff:
+            page: Any = tiff.pages[0]
+            large = page.imagewidth * page.imagelength > _SMALL
+            return large or bool(page.is_tiled) or len(tiff.series[0].levels) > 1
+    except Exception as error:
+        raise ImageError(path, f"is damaged or truncated ({error})") from error

@@ -1,0 +1,365 @@
+"""The maps of every window as if it were an image of its own, from one pass over all of them.
+
+An image of its own has zeros around it where a window has neighbours, so their maps differ, but only near the window's
+sides. How they differ below an upper side depends on the row in which windows start, not on their columns, so it is
+computed once for all windows in that row, as a strip along the whole image; the same goes for the other sides. What
+remains are the corners, where two sides are felt. Everything else is shared.
+
+Convolutions are linear, so only deviations have to go through them: in a strip from the shared maps, in a corner from
+what its two strips let expect. They are few, and zero further inside.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import conv2d, pad
+
+from lmfcn.maps.grid import MapGrid
+from lmfcn.method.network import TextureFCN
+
+START, END = "start", "end"
+SIDES = (START, END)
+Strip = tuple[int, str]
+Corner = tuple[str, str]
+STRIPS: list[Strip] = list(product((0, 1), SIDES))
+CORNERS: list[Corner] = list(product(SIDES, SIDES))
+
+Places = dict[str, range]
+"""Pixels at which windows start, and behind which they end, along one axis."""
+
+
+@dataclass(frozen=True)
+class WindowMaps:
+    """Maps of one layer for all windows of an image.
+
+    Attributes
+    ----------
+    shared : Tensor (height, width, channels)
+        Of the image.
+    strips : dict of Tensor (felt, length, windows, channels)
+        By axis and side, such as (0, "start") for upper sides: the places of a window that feel the side; all places
+        along it, also beyond the window; each row or column in which windows start or end.
+    corners : dict of Tensor (felt, felt, windows, windows, channels)
+        By the sides of both axes.
+    step : int
+        Pixels from one place of the maps to the next.
+    felt : dict of int
+        In how many places of a window its start and its end are felt.
+    places : pair of Places
+        Of both axes.
+    margin : int
+        Places of zeros around shared maps and at the ends of strips.
+    """
+
+    shared: Tensor
+    strips: dict[Strip, Tensor]
+    corners: dict[Corner, Tensor]
+    step: int
+    felt: dict[str, int]
+    places: tuple[Places, Places]
+    margin: int = 0
+
+    def felt_places(self, side: str, outside: int = 0) -> range:
+        """Return the places that feel a side, counted from it, with some outside of the window."""
+        return range(-outside, self.felt[side]) if side == START else range(-self.felt[side], outside)
+
+    def lines(self, maps: Tensor, dim: int, axis: int, side: str, place: int) -> Tensor:
+        """Return a view of the lines of an axis that lie `place` away from a side, one for each window."""
+        pixels = self.places[axis][side]
+        first, distance = pixels.start // self.step + place + self.margin, pixels.step // self.step
+        last = first + (len(pixels) - 1) * distance
+        index = [slice(None)] * dim + [slice(first, last + 1, distance) if len(pixels) else slice(0, 0)]
+        return maps[tuple(index)]
+
+    def line(self, axis: int, side: str, place: int) -> Tensor:
+        """Return the maps (length, windows, channels) along a side, `place` away from it, felt or not."""
+        places = self.felt_places(side)
+        if place in places:
+            return self.strips[axis, side][places.index(place)]
+        return self.lines(self.shared, axis, axis, side, place).movedim(axis, 1)
+
+    def cell(self, sides: Corner, places: tuple[int, int]) -> Tensor:
+        """Return the maps (windows, windows, channels) of a place near a corner, felt or not."""
+        felt = [self.felt_places(side) for side in sides]
+        if places[0] in felt[0] and places[1] in felt[1]:
+            return self.corners[sides][felt[0].index(places[0]), felt[1].index(places[1])]
+        if places[1] in felt[1]:
+            return self.lines(self.line(1, sides[1], places[1]), 0, 0, sides[0], places[0])
+        return self.lines(self.line(0, sides[0], places[0]), 0, 1, sides[1], places[1]).transpose(0, 1)
+
+    def deviations(self, axis: int, side: str) -> Tensor:
+        """Return by how much strips (felt, length, windows, channels) differ from shared maps.
+
+        Where there is a margin, places outside of the window are among them, in which strips are zero.
+        """
+        places = self.felt_places(side, self.margin)
+        strip = self.strips[axis, side]
+        deviations = strip.new_empty(len(places), *strip.shape[1:])
+        for number, place in enumerate(places):
+            line = self.lines(self.shared, axis, axis, side, place).movedim(axis, 1)
+            if place in self.felt_places(side):
+                torch.sub(self.line(axis, side, place), line, out=deviations[number])
+            else:
+                torch.neg(line, out=deviations[number])
+        return deviations
+
+    def with_margin(self) -> "WindowMaps":
+        """Return the same with a place of zeros around shared maps and at the ends of strips."""
+        strips = {key: pad(strip, (0, 0, 0, 0, 1, 1)) for key, strip in self.strips.items()}
+        shared = pad(self.shared, (0, 0, 1, 1, 1, 1))
+        return WindowMaps(shared, strips, self.corners, self.step, self.felt, self.places, margin=1)
+
+
+def window_maps(network: TextureFCN, batch: Tensor, rows: Places, columns: Places) -> Iterator[WindowMaps]:
+    """Go through the maps whose means are the latents, for all windows in one image.
+
+    Parameters
+    ----------
+    network : TextureFCN
+        With batch normalisations folded into the convolutions.
+    batch : Tensor (1, channels, height, width)
+    rows, columns : Places
+    """
+    maps = _of_pixels(batch, (rows, columns))
+    for layer in network.features:
+        if isinstance(layer, nn.Conv2d):
+            maps = _convolve(maps, layer)
+        elif isinstance(layer, nn.MaxPool2d):
+            maps = _pool(maps)
+        else:
+            for part in (maps.shared, *maps.strips.values(), *maps.corners.values()):
+                part.relu_()
+            if network.pooling == "all":
+                yield maps
+    if network.pooling != "all":
+        yield maps
+
+
+def _of_pixels(batch: Tensor, places: tuple[Places, Places]) -> WindowMaps:
+    """Return pixels as maps, in which no side is felt yet."""
+    pixels = batch[0].permute(1, 2, 0)
+    height, width, channels = pixels.shape
+    counts = [{side: len(axis[side]) for side in SIDES} for axis in places]
+    strips = {
+        (axis, side): pixels.new_empty(0, width if axis == 0 else height, counts[axis][side], channels)
+        for axis, side in STRIPS
+    }
+    corners = {sides: pixels.new_empty(0, 0, counts[0][sides[0]], counts[1][sides[1]], channels) for sides in CORNERS}
+    return WindowMaps(pixels, strips, corners, 1, {START: 0, END: 0}, places)
+
+
+def _convolve(before: WindowMaps, layer: nn.Conv2d) -> WindowMaps:
+    """Apply a 3x3 convolution that sees zeros outside of a window, whose sides are then felt one place further."""
+    batch = before.shared.permute(2, 0, 1)[None]
+    shared = conv2d(batch, layer.weight, layer.bias, padding=1)[0].permute(1, 2, 0)
+    felt = {side: count + 1 for side, count in before.felt.items()}
+    after = WindowMaps(shared, {}, {}, before.step, felt, before.places)
+    wide, weight = before.with_margin(), layer.weight.permute(2, 3, 1, 0).contiguous()
+    deviations, changes = {}, {}
+    for axis, side in STRIPS:
+        deviations[axis, side] = wide.deviations(axis, side)
+        along = weight if axis == 0 else weight.transpose(0, 1)
+        changes[axis, side] = _convolve_strip(deviations[axis, side], side, along)
+        after.strips[axis, side] = _with_shared(after, axis, side, changes[axis, side])
+    for sides in CORNERS:
+        corner = _expected_corner(after, sides, changes[1, sides[1]])
+        deviation = _corner_deviations(wide, sides, deviations[1, sides[1]])
+        after.corners[sides] = _convolve_corner(corner, deviation, sides, weight)
+    return after
+
+
+def _with_shared(maps: WindowMaps, axis: int, side: str, changes: Tensor) -> Tensor:
+    """Return the strips (felt, length, windows, channels) that differ from shared maps by `changes`."""
+    strip = torch.empty_like(changes)
+    for number, place in enumerate(maps.felt_places(side)):
+        line = maps.lines(maps.shared, axis, axis, side, place).movedim(axis, 1)
+        torch.add(line, changes[number], out=strip[number])
+    return strip
+
+
+def _convolve_strip(deviations: Tensor, side: str, weight: Tensor) -> Tensor:
+    """Return what places of a window see of deviations (felt, length, windows, channels) in and outside of it."""
+    felt, length, windows, _ = deviations.shape
+    seen = deviations.new_zeros(felt, length - 2, windows, weight.shape[3])
+    for lag, source, target in _links(side, felt):
+        for shift in range(3):
+            there = deviations[source, shift : shift + length - 2].flatten(0, 1)
+            seen[target].view(-1, weight.shape[3]).addmm_(there, weight[lag, shift])
+    return seen
+
+
+def _convolve_corner(corner: Tensor, deviations: Tensor, sides: Corner, weight: Tensor) -> Tensor:
+    """Add to a corner what it sees of deviations (felt, felt, windows, windows, channels) in and outside of it."""
+    links = [_links(side, count) for side, count in zip(sides, deviations.shape[:2], strict=True)]
+    for (row_lag, row, to_row), (column_lag, column, to_column) in product(*links):
+        there = deviations[row, column].flatten(0, 1)
+        corner[to_row, to_column].view(-1, corner.shape[4]).addmm_(there, weight[row_lag, column_lag])
+    return corner
+
+
+def _expected_corner(maps: WindowMaps, sides: Corner, deviations: Tensor) -> Tensor:
+    """Return what a corner would be if its sides did not interact, from the deviations of its columns."""
+    rows, columns = (maps.felt_places(side) for side in sides)
+    strip = maps.strips[0, sides[0]]
+    corner = strip.new_empty(len(rows), len(columns), strip.shape[2], deviations.shape[2], strip.shape[3])
+    for (r, row), (c, column) in product(enumerate(rows), enumerate(columns)):
+        upper = maps.lines(strip[r], 0, 1, sides[1], column).transpose(0, 1)
+        torch.add(upper, maps.lines(deviations[c], 0, 0, sides[0], row), out=corner[r, c])
+    return corner
+
+
+def _corner_deviations(wide: WindowMaps, sides: Corner, deviations: Tensor) -> Tensor:
+    """Return by how much a corner, and zeros outside of it, differ from that."""
+    seen = [wide.felt_places(side, outside=1) for side in sides]
+    rows, columns = (wide.felt_places(side) for side in sides)
+    strip, corner = wide.strips[0, sides[0]], wide.corners[sides]
+    found = strip.new_empty(len(seen[0]), len(seen[1]), *corner.shape[2:])
+    for (r, row), (c, column) in product(enumerate(seen[0]), enumerate(seen[1])):
+        torch.neg(wide.lines(deviations[c], 0, 0, sides[0], row), out=found[r, c])
+        if row in rows:
+            found[r, c] -= wide.lines(strip[rows.index(row)], 0, 1, sides[1], column).transpose(0, 1)
+        if row in rows and column in columns:
+            found[r, c] += corner[rows.index(row), columns.index(column)]
+    return found
+
+
+def _links(side: str, count: int) -> list[tuple[int, int, int]]:
+    """Return which row of a kernel leads from which of `count` places in and outside of a window to which in it."""
+    back = 0 if side == START else 2
+    pairs = product(range(3), range(count))
+    return [(lag, to + lag - back, to) for lag, to in pairs if 0 <= to + lag - back < count]
+
+
+def _pool(before: WindowMaps) -> WindowMaps:
+    """Take the largest of 3x3 at every other place, as far as they belong to a window."""
+    shared = _pool_along(_pool_along(before.shared, 0), 1)
+    felt = {START: before.felt[START] // 2 + 1, END: (before.felt[END] + 1) // 2}
+    after = WindowMaps(shared, {}, {}, 2 * before.step, felt, before.places)
+    for axis, side in STRIPS:
+        lines = []
+        for place in after.felt_places(side):
+            across = _largest([before.line(axis, side, other) for other in _pooled(side, place)])
+            lines.append(_pool_along(across, 0))
+        after.strips[axis, side] = torch.stack(lines)
+    for sides in CORNERS:
+        rows, columns = (after.felt_places(side) for side in sides)
+        after.corners[sides] = torch.stack(
+            [torch.stack([_pool_cell(before, sides, (r, c)) for c in columns]) for r in rows]
+        )
+    return after
+
+
+def _pool_cell(before: WindowMaps, sides: Corner, places: tuple[int, int]) -> Tensor:
+    rows, columns = (_pooled(side, place) for side, place in zip(sides, places, strict=True))
+    return _largest([before.cell(sides, others) for others in product(rows, columns)])
+
+
+def _pooled(side: str, place: int) -> list[int]:
+    """Return the places of a window that a place behind the pooling sees."""
+    return [other for other in range(2 * place - 1, 2 * place + 2) if side == END or other >= 0]
+
+
+def _pool_along(maps: Tensor, dim: int) -> Tensor:
+    """Take the largest of 3 at every other place of the first or second axis; much faster than torch's pooling here."""
+    before = (slice(None),) * dim
+    pooled, others = maps[(*before, slice(0, None, 2))].clone(), maps[(*before, slice(1, None, 2))]
+    ahead = pooled.narrow(dim, 0, others.shape[dim])
+    torch.maximum(ahead, others, out=ahead)
+    behind = pooled.narrow(dim, 1, pooled.shape[dim] - 1)
+    torch.maximum(behind, others.narrow(dim, 0, behind.shape[dim]), out=behind)
+    return pooled
+
+
+def _largest(parts: list[Tensor]) -> Tensor:
+    largest = torch.maximum(parts[0], parts[1])
+    for part in parts[2:]:
+        torch.maximum(largest, part, out=largest)
+    return largest
+
+
+OVER = "over"
+"""Windows that have some of a patch under them, beside those that start or end in it."""
+
+
+@dataclass(frozen=True)
+class PatchAxis:
+    """One axis of a patch.
+
+    Attributes
+    ----------
+    windows : dict of (first, behind the last)
+        Windows that lie over the patch, that start and that end in it.
+    places : Places
+        Where windows start and end, in pixels from where the patch with its surroundings begins.
+    inside : (first, behind the last)
+        The patch itself, in the same pixels.
+    unit, window : int
+        In pixels.
+    under : Tensor (windows, units)
+        1 for the units of the patch that a window lies over.
+    """
+
+    windows: dict[str, tuple[int, int]]
+    places: Places
+    inside: tuple[int, int]
+    unit: int
+    window: int
+    under: Tensor
+
+    @classmethod
+    def of(cls, grid: MapGrid, patch: tuple[int, int], origin: int, n_windows: int) -> "PatchAxis":
+        """Return the axis of a patch from its first pixel to the one behind its last."""
+        first, last = patch
+        stride, window = grid.stride, grid.window
+        windows = {
+            OVER: _clip((first - window) // stride + 1, (last - 1) // stride + 1, n_windows),
+            START: _clip(-(-first // stride), -(-last // stride), n_windows),
+            END: _clip((first - window) // stride + 1, (last - window) // stride + 1, n_windows),
+        }
+        places = {
+            side: range(windows[side][0] * stride + ahead, windows[side][1] * stride + ahead, stride)
+            for side, ahead in ((START, -origin), (END, window - origin))
+        }
+        starts = np.arange(*windows[OVER])[:, None] * stride
+        units = np.arange(first, last, grid.unit)
+        under = torch.from_numpy(((starts <= units) & (units < starts + window)).astype(np.float32))
+        return cls(windows, places, (first - origin, last - origin), grid.unit, window, under)
+
+    def unit_sums(self, values: Tensor, step: int) -> Tensor:
+        """Return sums (units, ...) of values at all places (length, ...) of the patch and its surroundings."""
+        start, stop = (pixel // step for pixel in self.inside)
+        return values[start:stop].unflatten(0, (-1, self.unit // step)).sum(dim=1)
+
+
+def window_sums(maps: WindowMaps, rows: PatchAxis, columns: PatchAxis) -> dict[tuple[str, str], Tensor]:
+    """Return what a patch adds to the means (rows, columns, channels) of windows: over it, and with sides in it."""
+    axes = (rows, columns)
+    units = columns.unit_sums(rows.unit_sums(maps.shared, maps.step).transpose(0, 1), maps.step)
+    sums = {(OVER, OVER): torch.einsum("ru,vuc,wv->rwc", rows.under.to(units), units, columns.under.to(units))}
+    deviations = {key: maps.deviations(*key).sum(dim=0) for key in STRIPS}
+    for (axis, side), deviation in deviations.items():
+        along = axes[1 - axis]
+        sides = torch.einsum("wu,unc->nwc", along.under.to(units), along.unit_sums(deviation, maps.step))
+        sums[(side, OVER) if axis == 0 else (OVER, side)] = sides if axis == 0 else sides.transpose(0, 1)
+    for corner in CORNERS:
+        sums[corner] = _corner_sums(maps, corner, deviations[1, corner[1]])
+    return {kinds: part / (rows.window // maps.step) ** 2 for kinds, part in sums.items()}
+
+
+def _corner_sums(maps: WindowMaps, sides: Corner, deviations: Tensor) -> Tensor:
+    """Return the sums (rows, columns, channels) of what corners differ by from what their sides let expect."""
+    sums, strip = maps.corners[sides].sum(dim=(0, 1)), maps.strips[0, sides[0]].sum(dim=0)
+    for column in maps.felt_places(sides[1]):
+        sums -= maps.lines(strip, 0, 1, sides[1], column).transpose(0, 1)
+    for row in maps.felt_places(sides[0]):
+        sums -= maps.lines(deviations, 0, 0, sides[0], row)
+    return sums
+
+
+def _clip(start: int, stop: int, n_windows: int) -> tuple[int, int]:
+    start = min(max(0, start), n_windows)
+    return start, max(start, min(stop, n_windows))

@@ -1,0 +1,1 @@
+"""The paper's method, nothing else: README.md maps every equation to a function."""

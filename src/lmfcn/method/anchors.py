@@ -1,0 +1,220 @@
+"""Step 4: which pairs of images matter (equations 4-9), and steps 2 to 4 together.
+
+The paper marks a forbidden pair by a large constant in place of its distance; here a boolean mask says
+which pairs are allowed, and an image with fewer than k allowed anchors gets those it has. Nothing here carries a
+gradient.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from lmfcn.method.history import Stopwatch
+from lmfcn.method.kernel_svm import (
+    Decision,
+    Margin,
+    distances_in_place,
+    fit_margin,
+    gamma_from_scale,
+    latent_scale,
+    rbf_kernel,
+    squared_distances,
+)
+from lmfcn.recipe import Settings
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """For each image that moves, its anchors: nearest first.
+
+    Attributes
+    ----------
+    moved : Tensor (m,)
+        Indices of the images that move, ascending.
+    anchor : Tensor (m, k)
+        Indices of their anchors; meaningless where `valid` is false.
+    valid : Tensor (m, k) of bool
+        Which entries of `anchor` are allowed ones.
+    """
+
+    moved: Tensor
+    anchor: Tensor
+    valid: Tensor
+
+    @property
+    def n_without(self) -> int:
+        """Number of moving images for which no anchor is allowed."""
+        return int((~self.valid.any(dim=1)).sum())
+
+    def only_where(self, usable: Tensor) -> "Anchors":
+        """Return the same with no anchors for the rows (m,) that are not usable."""
+        return replace(self, valid=self.valid & usable[:, None])
+
+    def match(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Find the moving ones among `images` (b,): their places there, and their rows here."""
+        places = torch.isin(images, self.moved).nonzero()[:, 0]
+        return places, torch.searchsorted(self.moved, images[places])
+
+
+def support_anchors(distances: Tensor, labels: Tensor, support: Tensor, settled: Tensor, k: int) -> Anchors:
+    """Type 1, matrix *A*, equations 4 and 5: settled images of the same class.
+
+    An allowed anchor is neither the image itself nor a support vector, has the image's class and is
+    classified correctly: that is, another settled image of the same class.
+    """
+    allowed = _members(labels, settled) & _same_class(labels, support)
+    return _nearest_allowed(distances, support, _without_self(allowed, support), k)
+
+
+def correction_anchors(
+    distances: Tensor, labels: Tensor, misclassified: Tensor, support: Tensor, k: int, *, any_class: bool = False
+) -> Anchors:
+    """Type 2, matrix *M*, equations 6 and 7: support vectors that a misclassified image is moved to.
+
+    The text wants it moved to the right side of the boundary, so the support vectors of its own class
+    are used; with `any_class` all of them, as the equation has it.
+    """
+    right_class = _same_class(labels, misclassified) | any_class
+    allowed = _members(labels, support) & right_class
+    return _nearest_allowed(distances, misclassified, _without_self(allowed, misclassified), k)
+
+
+def opposite_anchors(distances: Tensor, labels: Tensor, moved: Tensor, settled: Tensor, k: int) -> Anchors:
+    """Type 3, matrix *G*, equations 8 and 9: settled images of the other class.
+
+    The paper gives these anchors to the settled images (`moved` = `settled`); the contrast loss gives
+    them to the support vectors as well.
+    """
+    allowed = _members(labels, settled) & ~_same_class(labels, moved)
+    return _nearest_allowed(distances, moved, allowed, k)
+
+
+def with_stand_ins(labels: Tensor, settled: Tensor, misclassified: Tensor) -> Tensor:
+    """Return `settled`, plus all correctly classified images of a class that has no settled one.
+
+    On a small or hard set every image may be a support vector. Equation 4 then allows no anchor, and the
+    method cannot start; the text of the paper asks of type 1 anchors only that they be classified correctly.
+    """
+    correct = ~_members(labels, misclassified)
+    pool = _members(labels, settled)
+    for label in labels.unique():
+        members = labels == label
+        if not bool((pool & members).any()):
+            pool |= correct & members
+    return pool.nonzero()[:, 0]
+
+
+def _members(labels: Tensor, indices: Tensor) -> Tensor:
+    """Mask (n,) that is true at `indices`."""
+    mask = torch.zeros_like(labels, dtype=torch.bool)
+    mask[indices] = True
+    return mask
+
+
+def _same_class(labels: Tensor, moved: Tensor) -> Tensor:
+    """Mask (m, n) of the images that have the class of each moving one."""
+    return labels[moved][:, None] == labels[None, :]
+
+
+def _without_self(allowed: Tensor, moved: Tensor) -> Tensor:
+    return allowed.scatter(1, moved[:, None], value=False)
+
+
+def _nearest_allowed(distances: Tensor, moved: Tensor, allowed: Tensor, k: int) -> Anchors:
+    candidates = distances[moved].masked_fill_(~allowed, torch.inf)
+    nearest = candidates.topk(min(k, candidates.shape[1]), dim=1, largest=False, sorted=True)
+    return Anchors(moved, nearest.indices, torch.isfinite(nearest.values))
+
+
+@dataclass(frozen=True)
+class EpochAnchors:
+    """The anchors of an epoch, one set per term of the loss, and those of other classes for the contrast loss."""
+
+    support: Anchors
+    correction: Anchors
+    opposite: Anchors
+    contrast: Anchors
+
+    @property
+    def moved(self) -> Tensor:
+        """Indices (m,) of the images to back-propagate, those of all terms; none if nobody has an anchor.
+
+        An image without anchors goes along: the terms divide by the number of all their members.
+        """
+        moved = torch.cat([term.moved for term in self._terms]).unique()
+        return moved if any(bool(term.valid.any()) for term in self._terms) else moved[:0]
+
+    @property
+    def anchored(self) -> Tensor:
+        """Indices (m,) of the images that have an anchor in at least one term."""
+        return torch.cat([term.moved[term.valid.any(dim=1)] for term in self._terms]).unique()
+
+    @property
+    def n_without(self) -> int:
+        """Number of images that a term should move but has no anchor for."""
+        return sum(term.n_without for term in self._terms)
+
+    @property
+    def _terms(self) -> tuple[Anchors, Anchors, Anchors]:
+        return self.support, self.correction, self.opposite
+
+
+@dataclass(frozen=True)
+class LatentSpace:
+    """The latents (n, phi) of an epoch in the space of the kernel, its SVM and its anchors.
+
+    The losses measure distances in multiples of `loss_unit`.
+    """
+
+    latents: Tensor
+    margin: Margin
+    anchors: EpochAnchors
+    decision: Decision
+    loss_unit: float
+
+
+def survey(
+    latents: Tensor, labels: Tensor, settings: Settings, clock: Stopwatch, weights: Tensor | None = None
+) -> LatentSpace:
+    """Take steps 2 to 4 on the latents *T* (n, phi) as the network gives them.
+
+    Equation by equation: P (1), K (2), D (3); the SVM with S, Q and R; A (4, 5), M (6, 7) and G (8, 9).
+    `weights` (n,) are factors on the price of a margin violation.
+    """
+    with clock("svm"):
+        scale = latent_scale(latents, standardize=settings.standardize)
+        latents = scale.apply(latents)
+        squared = squared_distances(latents)
+        gamma = gamma_from_scale(latents, settings.gamma_factor) if settings.gamma == "scale" else settings.gamma
+        kernel = rbf_kernel(squared, gamma)
+        margin = fit_margin(kernel, labels, settings.C, balanced=settings.balanced, weights=weights)
+        del kernel  # as large as the distances, which the anchors still need
+    with clock("anchors"):
+        anchors = choose_anchors(distances_in_place(squared), labels, margin, settings)
+    loss_unit = math.sqrt(gamma) if settings.units == "kernel" else 1.0
+    decision = Decision(scale, gamma, latents[margin.support], margin.coefficients, margin.intercepts)
+    return LatentSpace(latents, margin, anchors, decision, loss_unit)
+
+
+def choose_anchors(distances: Tensor, labels: Tensor, margin: Margin, settings: Settings) -> EpochAnchors:
+    """Give every member of S, Q and R its anchors; a term with 0 anchors moves nobody."""
+    nobody = margin.settled[:0]
+    support = margin.support if settings.sv_close else nobody
+    misclassified = margin.misclassified if settings.wr_close else nobody
+    settled = margin.settled if settings.sh_close else nobody
+    any_class = settings.correction_class == "any"
+    pool = margin.settled
+    if settings.stand_ins:
+        pool = with_stand_ins(labels, margin.settled, margin.misclassified)
+    own = support_anchors(distances, labels, support, pool, settings.sv_close)
+    other = opposite_anchors(distances, labels, support, pool, settings.sv_close)
+    if settings.support_loss == "contrast":
+        own = own.only_where(other.valid.any(dim=1))  # nothing to compare with is as bad as no anchor
+    return EpochAnchors(
+        own,
+        correction_anchors(distances, labels, misclassified, margin.support, settings.wr_close, any_class=any_class),
+        opposite_anchors(distances, labels, settled, margin.settled, settings.sh_close),
+        other,
+    )

@@ -1,0 +1,267 @@
+"""Step 5: move the chosen images towards, or away from, their fixed anchors."""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
+
+from lmfcn.compute.encode import Images, convolutions_in, equal_size_batches, take, to_batch, uses_bfloat16
+from lmfcn.method.anchors import Anchors, LatentSpace
+from lmfcn.method.history import TrainingError
+from lmfcn.method.losses import Pairs, contrast_loss, correction_loss, separation_loss, support_loss
+from lmfcn.method.network import TextureFCN
+from lmfcn.method.whole_batch import bytes_per_image, latents_in_pieces
+from lmfcn.recipe import Settings
+
+VIEWS = ("none", "flips", "turns")
+
+MAP_BYTES = 2**29
+"""Memory for the maps of a batch of all images; a larger batch is computed in pieces."""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The three terms of the loss; their sum is equation 10."""
+
+    support: Tensor
+    correction: Tensor
+    separation: Tensor
+
+    @property
+    def total(self) -> Tensor:
+        """The sum of the terms, *L*."""
+        return self.support + self.correction + self.separation
+
+
+def losses(moved: Tensor, images: Tensor, space: LatentSpace, settings: Settings) -> Losses:
+    """Return the three terms for some of the moving images.
+
+    Parameters
+    ----------
+    moved : Tensor (b, phi)
+        Latents of those images under the present weights, in the space of the kernel; they carry the gradient.
+    images : Tensor (b,)
+        Their indices in the training set.
+    space : LatentSpace
+        The start of the epoch; anchors are rows of its latents.
+    """
+    moved, latents = moved * space.loss_unit, space.latents * space.loss_unit
+    squared = settings.distance == "squared"
+    own = _pairs(space.anchors.support, moved, images, latents)
+    if settings.support_loss == "pull":
+        support = support_loss(*own, squared=squared)
+    else:
+        support = contrast_loss(own, _pairs(space.anchors.contrast, moved, images, latents), settings.sharpness)
+    correction = correction_loss(*_pairs(space.anchors.correction, moved, images, latents), squared=squared)
+    separation = separation_loss(*_pairs(space.anchors.opposite, moved, images, latents))
+    return Losses(support, correction, separation)
+
+
+def _pairs(anchors: Anchors, moved: Tensor, images: Tensor, latents: Tensor) -> Pairs:
+    """Return moving latents (m, phi), anchor latents (m, k, phi) and validity (m, k) of one term."""
+    places, rows = anchors.match(images)
+    return moved[places], latents[anchors.anchor[rows]], anchors.valid[rows]
+
+
+class Head(nn.Module):
+    """A linear layer that tells the classes apart, and what its mistakes cost: cross-entropy, all classes alike.
+
+    It sees the latents as the network gives them. They differ little from image to image at first, so the layer
+    cannot do the work alone and the network has to learn; on standardised latents it would have nothing to do.
+
+    Parameters
+    ----------
+    latent_dim : int
+    labels : Tensor (n,)
+        Classes of all training images, 0, 1, ..., of which rare ones weigh more.
+    """
+
+    weights: Tensor
+
+    def __init__(self, latent_dim: int, labels: Tensor) -> None:
+        super().__init__()
+        counts = labels.bincount().clamp(min=1)
+        # skip_init leaves the global generator of torch alone.
+        self.linear = nn.utils.skip_init(nn.Linear, latent_dim, len(counts), device=labels.device)
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+        self.register_buffer("weights", len(labels) / (len(counts) * counts.float()), persistent=False)
+
+    def forward(self, latents: Tensor, labels: Tensor) -> Tensor:
+        """Return the cross-entropy of latents (b, phi) with classes (b,)."""
+        return cross_entropy(self.linear(latents), labels, self.weights)
+
+
+class Descent:
+    """The optimiser of one training, with its learning rate over the epochs and its order of images.
+
+    `labels` (n,) are the classes of all training images. A batch of "all" whose maps would take more than `map_bytes`
+    is computed in pieces.
+    """
+
+    def __init__(
+        self,
+        network: TextureFCN,
+        labels: Tensor,
+        settings: Settings,
+        generator: torch.Generator,
+        map_bytes: int = MAP_BYTES,
+    ) -> None:
+        self.network = network
+        self.labels = labels
+        self.settings = settings
+        self.generator = generator
+        self.map_bytes = map_bytes
+        self.bfloat16 = uses_bfloat16(settings.precision)
+        self.head = Head(network.n_latents, labels) if settings.head_weight else None
+        rate, decay = settings.learning_rate, settings.weight_decay
+        weights: list[dict[str, Any]] = [{"params": list(network.parameters()), "factor": 1.0}]
+        if self.head is not None:
+            weights.append({"params": list(self.head.parameters()), "factor": settings.head_rate})
+        self.optimizer: torch.optim.Optimizer
+        if settings.optimizer == "adamw":
+            self.optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=decay)
+        else:
+            self.optimizer = torch.optim.Adadelta(weights, lr=rate, rho=0.65, eps=1e-6, weight_decay=decay)
+
+    def start_epoch(self, epoch: int) -> float:
+        """Set the learning rate of an epoch, on half a cosine from first to final rate, and return it."""
+        settings = self.settings
+        rate = cosine_rate(settings.learning_rate, settings.final_rate, epoch / settings.epochs)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * group["factor"]
+        return rate
+
+    def back_propagate(self, images: Images, space: LatentSpace, epoch: int) -> int:
+        """Take the optimiser steps of an epoch; return how many images went through the network."""
+        device = space.latents.device
+        self.network.train()
+        n_images = 0
+        for batch in self._batches(images, self.moved(space).cpu().numpy()):
+            if not self._costs_anything(torch.from_numpy(batch).to(device), space):
+                continue  # a step without a gradient would still decay the weights and follow the momentum
+            loss = self._loss(self._latents(images, batch, device), torch.from_numpy(batch).to(device), space)
+            if not torch.isfinite(loss):
+                raise TrainingError(
+                    f"The loss became {loss.item()} in epoch {epoch}; try a smaller learning_rate"
+                    " (or a smaller sh_close, if it is not 0)."
+                )
+            self.optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            self.optimizer.step()
+            n_images += len(batch)
+        return n_images
+
+    def moved(self, space: LatentSpace) -> Tensor:
+        """Return the images (m,) that an epoch moves: those of the anchors' terms; for the head, all of S.
+
+        Terms with a weight of 0 move nothing.
+        """
+        anchored = space.anchors.moved if self.settings.anchor_weight else space.margin.support[:0]
+        if self.head is None:
+            return anchored
+        return torch.cat([anchored, space.margin.support]).unique()
+
+    def _costs_anything(self, images: Tensor, space: LatentSpace) -> bool:
+        """Tell whether a term that is switched on costs something for at least one of the images (b,)."""
+        if self.head is not None and bool(torch.isin(images, space.margin.support).any()):
+            return True
+        return bool(self.settings.anchor_weight) and bool(torch.isin(images, space.anchors.anchored).any())
+
+    def _latents(self, images: Images, batch: np.ndarray, device: torch.device) -> Tensor:
+        """Return the latents (b, n_latents) of a batch in train mode; a whole set that is too large goes in pieces."""
+        with convolutions_in(bfloat16=self.bfloat16, device=device):
+            # The memory of a mini-batch is the user's choice, by its size; pieces would only make it slower.
+            if self.settings.batch_size == "all":
+                height, width = take(images, batch[:1]).shape[1:3]
+                n_fitting = max(1, self.map_bytes // bytes_per_image(self.network, height, width))
+                if len(batch) > n_fitting:
+                    views = Views(len(batch), self.settings.views, self.generator, square=height == width)
+
+                    def pixels(part: slice) -> Tensor:
+                        return views.show(to_batch(take(images, batch[part]), device), part)
+
+                    return latents_in_pieces(self.network, pixels, len(batch), n_fitting)
+            shown = random_views(to_batch(take(images, batch), device), self.settings.views, self.generator)
+            latents: Tensor = self.network(shown)
+            return latents
+
+    def _loss(self, latents: Tensor, images: Tensor, space: LatentSpace) -> Tensor:
+        loss = latents.new_zeros(())
+        if self.settings.anchor_weight:
+            moved = space.decision.scale.apply(latents)
+            loss = self.settings.anchor_weight * losses(moved, images, space, self.settings).total
+        supports = torch.isin(images, space.margin.support)
+        if self.head is not None and bool(supports.any()):
+            loss = loss + self.settings.head_weight * self.head(latents[supports], self.labels[images[supports]])
+        return loss
+
+    def _batches(self, images: Images, moved: np.ndarray) -> Iterator[np.ndarray]:
+        size = len(moved) if self.settings.batch_size == "all" else self.settings.batch_size
+        for _ in range(self.settings.passes if len(moved) else 0):
+            yield from shuffled_batches(images, moved, size, self.generator)
+
+
+class Views:
+    """How each image of a batch is laid down, at random: "flips" in both directions, "turns" also at the diagonal.
+
+    The eight ways to lay a square down. Images that are not square are not turned.
+
+    Parameters
+    ----------
+    n_images : int
+        Images of the batch.
+    views : {"none", "flips", "turns"}
+    generator : torch.Generator
+    square : bool
+        Whether height and width are the same.
+    """
+
+    def __init__(self, n_images: int, views: str, generator: torch.Generator, *, square: bool) -> None:
+        n_changes = 0 if views == "none" else 3 if views == "turns" and square else 2
+        self.chosen = [torch.rand(n_images, generator=generator) < 0.5 for _ in range(n_changes)]
+
+    def show(self, pixels: Tensor, part: slice = slice(None)) -> Tensor:
+        """Return the images (b, c, h, w) of a part of the batch as they are laid down."""
+        changes: list[Callable[[Tensor], Tensor]] = [lambda batch: batch.flip(2), lambda batch: batch.flip(3)]
+        changes += [lambda batch: batch.transpose(2, 3)]
+        for change, chosen in zip(changes, self.chosen, strict=False):
+            here = chosen[part].to(pixels.device)[:, None, None, None]
+            pixels = torch.where(here, change(pixels), pixels)
+        return pixels
+
+
+def random_views(pixels: Tensor, views: str, generator: torch.Generator) -> Tensor:
+    """Lay each image of a batch (b, c, h, w) down at random, as `Views` says."""
+    square = pixels.shape[2] == pixels.shape[3]
+    return Views(len(pixels), views, generator, square=square).show(pixels)
+
+
+def cosine_rate(first: float, final_share: float, progress: float) -> float:
+    """Return the learning rate on half a cosine from `first` to `final_share` of it, at a progress from 0 to 1.
+
+    Examples
+    --------
+    >>> [round(cosine_rate(1.0, 0.1, progress), 2) for progress in (0, 0.5, 1)]
+    [1.0, 0.55, 0.1]
+    """
+    final = first * final_share
+    return final + (first - final) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def shuffled_batches(
+    images: Images, positions: np.ndarray, size: int, generator: torch.Generator
+) -> Iterator[np.ndarray]:
+    """Divide positions into batches of images of equal size, in random order."""
+
+    def shuffled(count: int) -> np.ndarray:
+        return torch.randperm(count, generator=generator).numpy()
+
+    batches = equal_size_batches(images, positions[shuffled(len(positions))], size)
+    # Batches of one size come in a row; mixed sizes should not follow in the order of their size.
+    yield from batches if isinstance(images, np.ndarray) else (batches[i] for i in shuffled(len(batches)))

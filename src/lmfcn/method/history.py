@@ -1,0 +1,141 @@
+"""What is recorded in each epoch, and the errors of a training that cannot go on."""
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from lmfcn.util.files import write_text
+
+
+class TrainingError(RuntimeError):
+    """Training cannot go on: a quantity is not finite, or all latents coincide."""
+
+
+class TrainingWarning(UserWarning):
+    """Training ended or went on in a way that the user should know about."""
+
+
+Record = TypeVar("Record")
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """One epoch of one network, measured at its start; only `n_backpropagated` tells of its updates.
+
+    Epoch 0 is the untrained network, epoch k the network after k rounds of back-propagation. Closing
+    epochs, which go on from a kept epoch, are numbered behind the last one of the phase before. `head_loss` is the
+    cross-entropy of the linear layer over all training images, 0 without one. The training accuracy is that of the
+    epoch's own SVM, the validation accuracy that of an SVM like the last one, which is the same in the paper.
+    """
+
+    epoch: int
+    train_balanced_accuracy: float
+    validation_balanced_accuracy: float | None
+    n_support: int
+    n_misclassified: int
+    n_settled: int
+    support_loss: float
+    correction_loss: float
+    separation_loss: float
+    head_loss: float
+    n_backpropagated: int
+    n_without_anchor: int
+    gamma: float
+    learning_rate: float
+    latent_spread: float
+    seconds_encoding: float
+    seconds_svm: float
+    seconds_anchors: float
+    seconds_backpropagation: float
+
+
+class History(Generic[Record]):
+    """The records of a training in the order of its epochs.
+
+    Parameters
+    ----------
+    records : iterable of dataclass instances, optional
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Measured:
+    ...     epoch: int
+    ...     n_support: int
+    >>> history = History([Measured(0, 40), Measured(1, 25)])
+    >>> history.column("n_support")
+    [40, 25]
+    """
+
+    def __init__(self, records: Iterable[Record] = ()) -> None:
+        self._records = list(records)
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __iter__(self) -> Iterator[Record]:
+        return iter(self._records)
+
+    def __getitem__(self, index: int) -> Record:
+        return self._records[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, History) and self._records == other._records
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"History({len(self)} records)"
+
+    def append(self, record: Record) -> None:
+        """Add the record of the next epoch."""
+        self._records.append(record)
+
+    def column(self, name: str) -> list[Any]:
+        """Return one quantity over the epochs."""
+        return [getattr(record, name) for record in self._records]
+
+    def save(self, path: str | Path) -> None:
+        """Write one JSON object per line; a file of that name is replaced whole or not at all."""
+        lines = [json.dumps(asdict(record), allow_nan=False) + "\n" for record in self._records]  # type: ignore[call-overload]
+        write_text(path, "".join(lines))
+
+    @classmethod
+    def load(cls, path: str | Path, record_type: type[Record] = EpochRecord) -> "History[Record]":  # type: ignore[assignment]
+        """Read what `save` wrote, as records of the given dataclass."""
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        return cls(_parse(line, record_type, f"{path}, line {i}") for i, line in enumerate(lines, start=1))
+
+
+def _parse(line: str, record_type: type[Record], where: str) -> Record:
+    expected = {field.name for field in fields(record_type)}  # type: ignore[arg-type]
+    try:
+        values = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{where}: expected a JSON object, got {line[:40]!r}; the file may be truncated.") from error
+    if not isinstance(values, dict) or set(values) != expected:
+        found = sorted(values) if isinstance(values, dict) else type(values).__name__
+        raise ValueError(f"{where}: expected the fields {sorted(expected)}, got {found}.")
+    return record_type(**values)
+
+
+class Stopwatch:
+    """Add up the seconds spent under each name."""
+
+    def __init__(self) -> None:
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def __call__(self, name: str) -> Iterator[None]:
+        """Count the time of a `with` block under `name`."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] += time.perf_counter() - start

@@ -1,0 +1,281 @@
+"""TextureModel: what is left after training, and how it predicts."""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from lmfcn.compute.encode import encode, scale_pixels
+from lmfcn.compute.resources import has_double, to_cpu_double
+from lmfcn.data.arrays import check_images, check_like_training, pixel_kind
+from lmfcn.data.framing import to_color
+from lmfcn.data.image_form import ImageForm
+from lmfcn.maps.texture_map import Mapper, TextureMap
+from lmfcn.method.kernel_svm import Decision, balanced_accuracy
+from lmfcn.method.network import TextureFCN
+from lmfcn.training.calibration import Calibration, least_probability, probabilities
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """What the model says about images when the last SVM has not learnt from them.
+
+    Attributes
+    ----------
+    positions : array (m,)
+        Indices into X; validation images that were given beside X follow after those of X.
+    numbers : array (m,)
+        Their true classes.
+    probabilities : array (m, n_classes)
+    seen : bool
+        Whether the networks that this was said with had been trained on these images; it is then too good. (After
+        closing epochs, the networks of the model have been, but this was said before.)
+    """
+
+    positions: np.ndarray
+    numbers: np.ndarray
+    probabilities: np.ndarray
+    seen: bool
+
+    @property
+    def balanced_accuracy(self) -> float | None:
+        """The mean over the classes of the share of images that are recognised; None without images."""
+        if len(self.numbers) == 0:
+            return None
+        predicted = torch.from_numpy(self.probabilities.argmax(axis=1))
+        return balanced_accuracy(torch.from_numpy(self.numbers), predicted)
+
+
+class Networks(nn.Module):
+    """Several networks that look at the same images; their latents stand one behind the other."""
+
+    def __init__(self, networks: Sequence[TextureFCN]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(networks)
+
+    def forward(self, batch: Tensor) -> Tensor:
+        """Return latents (b, n_latents), those of all networks."""
+        return torch.cat([network(batch) for network in self.members], dim=1)
+
+
+class TextureModel(nn.Module):
+    """A fitted model that needs nothing but itself.
+
+    `LMFCNClassifier` predicts through the one in its `model_`; `lmfcn.load` reads one from a file.
+
+    Parameters
+    ----------
+    networks : sequence of TextureFCN
+        One, or one per class; before them the untrained one, if it is kept.
+    decision : Decision
+        The RBF SVM on their latents.
+    calibration : Calibration
+    classes : array (n_classes,)
+        Labels in the order of the class numbers.
+    form : ImageForm
+        What images must look like.
+    record : dict, optional
+        What else should stay with the model, as JSON can hold it: parameters, history, versions.
+    """
+
+    mean: Tensor
+    std: Tensor
+    whitening: Tensor | None
+    support_latents: Tensor
+    coefficients: Tensor
+    intercepts: Tensor
+
+    def __init__(
+        self,
+        networks: Sequence[TextureFCN],
+        decision: Decision,
+        calibration: Calibration,
+        classes: np.ndarray,
+        form: ImageForm,
+        record: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.networks = Networks(networks)
+        self.register_buffer("mean", decision.scale.mean)
+        self.register_buffer("std", decision.scale.std)
+        self.register_buffer("whitening", decision.scale.whitening)
+        self.register_buffer("support_latents", decision.support_latents)
+        self.register_buffer("coefficients", decision.coefficients)
+        self.register_buffer("intercepts", decision.intercepts)
+        self.gamma = decision.gamma
+        self.calibration = calibration
+        self.classes = classes
+        self.form = form
+        self.record = record if record is not None else {}
+        self.eval()
+
+    def extra_repr(self) -> str:
+        """Say what the model tells apart, for `print(model)`."""
+        return f"classes={self.classes.tolist()}, n_support={len(self.support_latents)}, gamma={self.gamma:.4g}"
+
+    @property
+    def decision(self) -> Decision:
+        """The RBF decision on the latents, where the model computes."""
+        return Decision.of_tensors(self.decision_tensors(), self.gamma, self.device)
+
+    def decision_tensors(self) -> dict[str, Tensor]:
+        """Return the parts of the decision by name, in the precision in which they were learnt."""
+        return dict(self.named_buffers(recurse=False, remove_duplicate=False))
+
+    @property
+    def n_features(self) -> int:
+        """Dimensions of the space in which the kernel measures."""
+        return self.support_latents.shape[1]
+
+    @property
+    def members(self) -> list[TextureFCN]:
+        """The networks in the order of their latents."""
+        return list(self.networks.members)  # type: ignore[arg-type]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model computes; move it with `model.to("cuda")`, or see `copied_to`."""
+        return next(self.networks.parameters()).device
+
+    def copied_to(self, device: torch.device) -> "TextureModel":
+        """Return a copy on a device; this model stays where it is."""
+        return copy.deepcopy(self).to(device)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "TextureModel":
+        """Do what `to` and its like ask for; numbers in double precision do not go where there is none.
+
+        They stay on the CPU, so that a model that comes back or is saved is the same, bit for bit.
+        """
+        if has_double(fn(torch.zeros(1)).device):
+            return super()._apply(fn, recurse)
+        return super()._apply(lambda tensor: tensor if tensor.dtype == torch.float64 else fn(tensor), recurse)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return scores (b, n_scores) of images (b, h, w, c) as they come: uint8, uint16 or float."""
+        return self.decision.scores(self.networks(scale_pixels(images)))
+
+    def latents(self, X: Any) -> Tensor:
+        """Return the networks' latents (n, phi) of checked images, batch by batch."""
+        return encode(self.networks, self.form.load(X), self.device)
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the latents (n, n_features) in the space in which the kernel measures."""
+        return self.decision.scale.apply(self.latents(X)).cpu().numpy()
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """Return the score (n,) for the second of two classes, or those (n, n_classes) for each of several."""
+        scores = self._scores(X).numpy()
+        return scores[:, 0] if scores.shape[1] == 1 else scores
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return calibrated probabilities (n, n_classes)."""
+        return probabilities(self._scores(X), self.calibration.sharpness).numpy()
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the most probable label (n,) of every image."""
+        return self.classes[self.predict_proba(X).argmax(axis=1)]
+
+    def predict_set(self, X: Any, coverage: float = 0.9) -> np.ndarray:
+        """Return for every image which classes (n, n_classes) cannot be ruled out.
+
+        Parameters
+        ----------
+        X : images
+        coverage : float
+            The share of images whose true class shall be in their set.
+
+        Notes
+        -----
+        Conformal prediction guarantees the coverage, on average over images that are exchangeable with the validation
+        images, for a model that is not trained further after it was calibrated: one of `refit=False`, but for the
+        choice of its epoch. The default model is trained further after that, on the validation images too, so that
+        its coverage is approximate: usually above `coverage`, but not guaranteed. Measure it with `lmfcn evaluate`
+        on new images.
+        """
+        least = self._least_probability(coverage)  # which may refuse, before any work is done
+        return _sets(self.predict_proba(X), least)
+
+    def sets_of(self, predicted: np.ndarray, coverage: float = 0.9) -> np.ndarray:
+        """Return what `predict_set` does, for images whose probabilities (n, n_classes) are known already."""
+        return _sets(predicted, self._least_probability(coverage))
+
+    def predict_or_reject(self, X: Any, confidence: float = 0.9, rejected: Any = None) -> np.ndarray:
+        """Return labels (n,) where the probability is at least `confidence`, and `rejected` elsewhere."""
+        _check_share("confidence", confidence, ends=True)
+        predicted = self.predict_proba(X)
+        labels = self.classes[predicted.argmax(axis=1)].astype(object)
+        labels[predicted.max(axis=1) < confidence] = rejected
+        return labels
+
+    def map(self, image: Any, window: int | None = None, stride: int = 16) -> TextureMap:
+        """Return what is where in one image.
+
+        At every place of a window the map holds what `predict_proba` says about the window cut out of the image, up
+        to rounding, but the networks go over the image once and not over every window. For images that do not fit
+        into memory there is `lmfcn map`.
+
+        Parameters
+        ----------
+        image : array (height, width) or (height, width, channels)
+            Pixels as the model was trained on.
+        window : int, optional
+            Side of the windows in pixels: by default that of the training images if they had been brought to a size,
+            else 64. A multiple of 4 for networks of the default depth.
+        stride : int, default=16
+            Pixels from one window to the next, likewise.
+
+        Examples
+        --------
+        >>> from lmfcn import LMFCNClassifier, make_gaussians
+        >>> X, y = make_gaussians(n_per_class=10, size=32, random_state=0)
+        >>> model = LMFCNClassifier(epochs=1, latent_dim=8, random_state=0).fit(X, y).model_
+        >>> model.map(np.zeros((64, 96), dtype=np.uint8), window=32, stride=16).probabilities.shape
+        (3, 5, 2)
+        """
+        pixels = np.asarray(image)
+        if pixels.ndim not in (2, 3):
+            raise ValueError(
+                "image must be one array of the shape (height, width) or (height, width, channels), got"
+                f" {pixels.shape if pixels.ndim else repr(image)}; for files there is `lmfcn map`."
+            )
+        pixels = to_color(check_images(pixels[None])[0], self.form.frame.color)
+        check_like_training((pixels.shape[2], pixel_kind(pixels)), self.form.channels, self.form.pixels)
+        mapper = self.mapper()
+        window = mapper.window(self.form.frame.size) if window is None else window
+        grid = mapper.grid(pixels.shape[:2], window, stride)
+        return TextureMap(mapper.map(pixels, grid), self.classes, grid)
+
+    def mapper(self) -> Mapper:
+        """Return what maps images, or parts of large ones."""
+        return Mapper(self.members, self.decision, self.calibration.sharpness)
+
+    def _scores(self, X: Any) -> Tensor:
+        return to_cpu_double(self.decision.scores(self.latents(X)))
+
+    def _least_probability(self, coverage: float) -> float:
+        """Return how probable a class must be to get into a set; refuse a model without validation images."""
+        _check_share("coverage", coverage, ends=False)
+        if not self.calibration.held_out:
+            raise ValueError(
+                "Prediction sets need validation images, but the model was fitted without any;"
+                " fit it with validation_fraction above 0 or with validation=."
+            )
+        return least_probability(self.calibration.true_probabilities, coverage)
+
+
+def _sets(predicted: np.ndarray, least: float) -> np.ndarray:
+    sets = predicted >= least
+    sets[np.arange(len(sets)), predicted.argmax(axis=1)] = True  # an empty set would help nobody
+    return sets
+
+
+def _check_share(name: str, value: Any, *, ends: bool) -> None:
+    """Refuse anything but a number between 0 and 1, with or without the ends."""
+    sound = not isinstance(value, bool) and isinstance(value, Real) and 0 <= float(value) <= 1
+    if not sound or (value in (0, 1) and not ends):
+        raise ValueError(f"{name} must be between 0 and 1, got {value!r}.")

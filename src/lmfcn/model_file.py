@@ -1,0 +1,322 @@
+"""Save a model to one file and load it: safetensors with JSON metadata, never pickle."""
+
+import math
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lmfcn.compute.resources import CPU, check_device
+from lmfcn.data.arrays import check_row_shape
+from lmfcn.data.framing import Frame, describe_channels
+from lmfcn.data.image_form import ImageForm
+from lmfcn.method.kernel_svm import Decision
+from lmfcn.method.network import POOLING, TextureFCN
+from lmfcn.model import TextureModel
+from lmfcn.training.calibration import Calibration, probabilities
+from lmfcn.util.tensor_files import FileError, read_tensors, write_tensors
+
+KIND = "lmfcn model"
+VERSION = 3
+_LARGEST_COUNT = 10**6
+_LARGEST_SIDE = 2**14
+_LABEL_TYPES: dict[str, tuple[type, ...]] = {"i": (int,), "u": (int,), "f": (float,), "b": (bool,), "U": (str,)}
+
+
+def save(model: TextureModel, path: str | Path) -> None:
+    """Write a model to a file, whole or not at all: weights, support vectors' latents, and how it came about."""
+    networks = model.members
+    first = networks[0]
+    values = {
+        "networks": {
+            "count": len(networks),
+            "in_channels": first.in_channels,
+            "latent_dim": first.latent_dim,
+            "widths": list(first.widths),
+            "pooling": [network.pooling for network in networks],
+        },
+        "gamma": model.gamma,
+        "classes": _describe_classes(model.classes),
+        "form": asdict(model.form),
+        "calibration": {name: getattr(model.calibration, name) for name in ("sharpness", "error", "held_out")},
+        "record": model.record,
+    }
+    tensors = {
+        f"decision.{name}": _compact(tensor) if name == "whitening" else tensor
+        for name, tensor in model.decision_tensors().items()
+    }
+    tensors["calibration.true_probabilities"] = model.calibration.true_probabilities
+    for number, network in enumerate(networks):
+        tensors |= {
+            f"network-{number}.{name}": _compact(tensor) if tensor.ndim == 4 else tensor
+            for name, tensor in network.state_dict().items()
+        }
+    write_tensors(path, KIND, VERSION, values, tensors)
+
+
+def _compact(tensor: Tensor) -> Tensor:
+    """Return numbers in half precision if that loses nothing."""
+    half = tensor.half()
+    return half if torch.equal(half.to(tensor.dtype), tensor) else tensor
+
+
+def load(path: str | Path, device: str | torch.device = "auto") -> TextureModel:
+    """Read a model from a file that `save` wrote.
+
+    Nothing in the file is executed. It is refused, with a reason, if it is truncated, changed, not a model, or made by
+    another version of the format.
+
+    Parameters
+    ----------
+    path : path of a file, usually ending in .lmfcn
+    device : str or torch.device, default="auto"
+        Where the model shall compute: "cpu", "cuda", "mps" and so on; "auto" takes an accelerator where there is one
+        that works, else the CPU. `model.to(device)` moves it later.
+
+    Raises
+    ------
+    FileNotFoundError
+    lmfcn.util.tensor_files.FileError
+    """
+    there = check_device(device)
+    values, tensors = read_tensors(path, KIND, VERSION)
+    try:
+        model = _build(values, tensors)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError, MemoryError) as error:
+        reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
+        raise FileError(f"{path} is not a sound model: {reason.splitlines()[0]}.") from error
+    return model.to(there)
+
+
+def _build(values: dict[str, Any], tensors: dict[str, Tensor]) -> TextureModel:
+    classes = _read_classes(values["classes"])
+    calibration = _read_calibration(values["calibration"], tensors.pop("calibration.true_probabilities"))
+    parts = {
+        name.removeprefix("decision."): tensors.pop(name) for name in list(tensors) if name.startswith("decision.")
+    }
+    if "whitening" in parts and parts["whitening"].dtype == torch.float16:
+        parts["whitening"] = parts["whitening"].float()
+    form = _read_form(values["form"])
+    networks = _read_networks(values["networks"], tensors)
+    n_latents = sum(network.n_latents for network in networks)
+    n_scores = 1 if len(classes) == 2 else len(classes)
+    _check_decision(parts, n_latents, n_scores)
+    if networks[0].in_channels != form.channels:
+        raise ValueError(f"its networks take {networks[0].in_channels} channels, its images have {form.channels}")
+    decision = Decision.of_tensors(parts, _number("gamma", values["gamma"]), CPU)
+    model = TextureModel(networks, decision, calibration, classes, form, dict(values["record"]))
+    _try_out(model)
+    return model
+
+
+def _try_out(model: TextureModel) -> None:
+    """Refuse numbers that are finite one by one, but not what comes of them."""
+    images = torch.stack([torch.zeros(8, 8, model.form.channels), torch.ones(8, 8, model.form.channels)])
+    with torch.no_grad():
+        if not bool(torch.isfinite(probabilities(model(images), model.calibration.sharpness)).all()):
+            raise ValueError("its numbers are so large or small that predictions are not finite")
+
+
+def _read_calibration(values: dict[str, Any], true_probabilities: Tensor) -> Calibration:
+    if true_probabilities.ndim != 1 or true_probabilities.dtype != torch.float64:
+        raise ValueError("its held-out probabilities are not a row of numbers")
+    if type(values["held_out"]) is not bool:
+        raise ValueError("it does not say whether images were held out")
+    return Calibration(
+        sharpness=_number("sharpness", values["sharpness"]),
+        true_probabilities=true_probabilities,
+        error=None if values["error"] is None else _number("calibration error", values["error"], zero=True),
+        held_out=values["held_out"],
+    )
+
+
+def _read_poolings(shape: dict[str, Any], count: int) -> list[str]:
+    poolings = shape["pooling"]
+    if not isinstance(poolings, list) or len(poolings) != count or not all(pooling in POOLING for pooling in poolings):
+        raise ValueError(f"it asks for an unknown pooling, {poolings!r:.40}")
+    return poolings
+
+
+def _read_networks(shape: dict[str, Any], tensors: dict[str, Tensor]) -> list[TextureFCN]:
+    in_channels, latent_dim = (_count(name, shape[name]) for name in ("in_channels", "latent_dim"))
+    widths = [_count("widths", width) for width in shape["widths"]]
+    count = _count("count", shape["count"])
+    expected = _weight_shapes(in_channels, latent_dim, widths)
+    networks = []
+    for number, pooling in zip(range(count), _read_poolings(shape, count), strict=True):
+        prefix = f"network-{number}."
+        weights = {name.removeprefix(prefix): tensors.pop(name) for name in list(tensors) if name.startswith(prefix)}
+        # Compared before anything is built, so that a lie about sizes cannot ask for memory.
+        if {name: tuple(weight.shape) for name, weight in weights.items()} != expected:
+            raise ValueError(f"the weights of network {number} do not have the shapes that it describes")
+        network = TextureFCN(in_channels, latent_dim, widths, pooling=pooling)
+        network.load_state_dict(weights)
+        if any(bool((buffer < 0).any()) for name, buffer in network.named_buffers() if name.endswith("running_var")):
+            raise ValueError(f"network {number} has a negative variance")
+        networks.append(network)
+    if tensors:
+        raise ValueError(f"it has tensors that do not belong there: {sorted(tensors)[:3]}")
+    return networks
+
+
+def _weight_shapes(in_channels: int, latent_dim: int, widths: list[int]) -> dict[str, tuple[int, ...]]:
+    """Return the shape of every weight and statistic of such a network, without building it."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    sides = [in_channels, *widths, latent_dim]
+    for block, (inputs, outputs) in enumerate(pairwise(sides)):
+        shapes[f"features.{4 * block}.weight"] = (outputs, inputs, 3, 3)
+        for name in ("weight", "bias", "running_mean", "running_var"):
+            shapes[f"features.{4 * block + 1}.{name}"] = (outputs,)
+        shapes[f"features.{4 * block + 1}.num_batches_tracked"] = ()
+    return shapes
+
+
+def _check_decision(parts: dict[str, Tensor], n_latents: int, n_scores: int) -> None:
+    n_support = len(parts["support_latents"]) if "support_latents" in parts else 0
+    whitening = parts.get("whitening")
+    n_features = whitening.shape[1] if whitening is not None and whitening.ndim == 2 else n_latents
+    expected = {
+        "mean": (n_latents,),
+        "std": (n_latents,),
+        **({} if whitening is None else {"whitening": (n_latents, n_features)}),
+        "support_latents": (n_support, n_features),
+        "coefficients": (n_support, n_scores),
+        "intercepts": (n_scores,),
+    }
+    if {name: tuple(part.shape) for name, part in parts.items()} != expected or 0 in (n_support, n_features):
+        raise ValueError("the parts of its decision do not fit each other")
+    if not all(part.dtype in (torch.float32, torch.float64) for part in parts.values()):
+        raise ValueError("its decision has parts that are not floating point numbers of single or double precision")
+    if bool((parts["std"] <= 0).any()):
+        raise ValueError("its latents have a standard deviation that is not positive")
+
+
+def _read_form(values: dict[str, Any]) -> ImageForm:
+    frame = dict(values["frame"])
+    if (frame["size"] is None) != (frame["fit"] == "keep"):
+        raise ValueError("it asks for a size without a way to get there, or the reverse")
+    if frame["size"] is not None:
+        frame["size"] = tuple(_count("size", side, largest=_LARGEST_SIDE) for side in frame["size"])
+        if len(frame["size"]) != 2:
+            raise ValueError("it asks for a size that is not height and width")
+    row_shape = values["row_shape"]
+    if values["pixels"] not in ("uint8", "uint16", "float"):
+        raise ValueError(f"it has pixels of an unknown kind, {values['pixels']!r:.20}")
+    if frame["color"] not in ("keep", "grey", "rgb") or frame["fit"] not in ("keep", "resize", "crop"):
+        raise ValueError("it asks for an unknown treatment of images")
+    if {"grey": 1, "rgb": 3}.get(frame["color"], values["channels"]) != values["channels"]:
+        raise ValueError(f"it asks for {frame['color']} images with {values['channels']!r:.20} channels")
+    return ImageForm(
+        channels=_count("channels", values["channels"]),
+        pixels=values["pixels"],
+        frame=Frame(**frame),
+        row_shape=None if row_shape is None else check_row_shape(row_shape),
+    )
+
+
+def _describe_classes(classes: np.ndarray) -> dict[str, Any]:
+    """Return labels as JSON can hold them, with the type that brings them back."""
+    labels = classes.tolist()
+    if classes.dtype == object and all(isinstance(label, str) for label in labels):
+        return {"type": "object", "labels": labels}
+    if classes.dtype.kind not in _LABEL_TYPES:
+        raise ValueError(
+            f"A model file can hold labels that are text or numbers, got {classes.dtype}; convert y before fit."
+        )
+    return {"type": classes.dtype.str, "labels": labels}
+
+
+def _read_classes(described: dict[str, Any]) -> np.ndarray:
+    kind, labels = described["type"], described["labels"]
+    dtype = np.dtype(object if kind == "object" else kind)
+    allowed = (str,) if kind == "object" else _LABEL_TYPES.get(dtype.kind, ())
+    if not isinstance(labels, list) or len(labels) < 2 or not all(type(label) in allowed for label in labels):
+        raise ValueError("its labels are not what they say they are")
+    if dtype.kind == "U" and dtype.itemsize > 4 * max(1, *(len(label) for label in labels)):
+        raise ValueError("its labels ask for more memory than they need")
+    classes = np.array(labels, dtype=dtype)
+    if classes.tolist() != labels or len(set(labels)) != len(labels):
+        raise ValueError("its labels are not what they say they are")
+    return classes
+
+
+def _count(name: str, value: Any, largest: int = _LARGEST_COUNT) -> int:
+    if type(value) is not int or not 1 <= value <= largest:
+        raise ValueError(f"{name} must be a whole number from 1 to {largest}, but is {value!r:.40}")
+    return value
+
+
+def _number(name: str, value: Any, *, zero: bool = False) -> float:
+    sound = type(value) in (int, float) and math.isfinite(value) and (value > 0 or (zero and value == 0))
+    if not sound:
+        raise ValueError(f"{name} must be a positive number, but is {value!r:.40}")
+    return float(value)
+
+
+_TOLD = (
+    "data",
+    "held_out",
+    "test",
+    "best_epochs",
+    "interrupted",
+    "C",
+    "random_state",
+    "seed",
+    "parameters",
+    "versions",
+)
+
+
+def describe_model(model: TextureModel) -> dict[str, Any]:
+    """Return what a model is and where it comes from, as JSON can hold it.
+
+    Models that were put together by hand may lack a part of it.
+
+    Examples
+    --------
+    >>> from lmfcn import LMFCNClassifier, make_gaussians
+    >>> X, y = make_gaussians(n_per_class=20, size=16, random_state=0)
+    >>> told = describe_model(LMFCNClassifier(epochs=1, latent_dim=4, random_state=0).fit(X, y).model_)
+    >>> told["classes"], told["images"]["channels"], told["data"]["n_train"]
+    ([0, 1], 1, 32)
+    """
+    first, *_ = model.members
+    frame = model.form.frame
+    return {
+        "classes": model.classes.tolist(),
+        "images": {
+            "channels": model.form.channels,
+            "pixels": model.form.pixels,
+            "color": frame.color,
+            "fit": frame.fit,
+            "size": None if frame.size is None else list(frame.size),
+        },
+        "networks": {
+            "count": len(model.members),
+            "widths": list(first.widths),
+            "latent_dim": first.latent_dim,
+            "n_weights": sum(weights.numel() for weights in model.parameters()),
+        },
+        "n_latents": len(model.mean),
+        "n_features": model.n_features,
+        "whitened": model.whitening is not None,
+        "n_support": len(model.support_latents),
+        "gamma": model.gamma,
+        "calibration": {"error": model.calibration.error, "held_out": model.calibration.held_out},
+        **{name: model.record[name] for name in _TOLD if name in model.record},
+        "n_closing_epochs": max((len(history) - 1 for history in model.record.get("closing_histories", [])), default=0),
+    }
+
+
+def describe_images(channels: int, pixels: str, frame: Frame) -> str:
+    """Say what images a model takes, and what it does to files."""
+    words = describe_channels(channels, pixels)
+    color = "" if frame.color == "keep" else f", turned {frame.color}"
+    if frame.size is None:
+        return f"{words}{color}, of any size from 8x8"
+    done = "scaled to" if frame.fit == "resize" else "cut to the middle"
+    return f"{words}{color}, {done} {frame.size[0]}x{frame.size[1]}"

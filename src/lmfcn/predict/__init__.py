@@ -1,0 +1,1 @@
+"""Predictions for many files: streams, journals, writers, evaluation."""

@@ -1,0 +1,320 @@
+"""The final SVM on the latents of the trained networks, with within-class whitening."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from lmfcn.compute.resources import to_cpu_double, to_like
+from lmfcn.method.kernel_svm import (
+    Decision,
+    LatentScale,
+    Margin,
+    fit_margin,
+    gamma_from_scale,
+    latent_scale,
+    rbf_kernel,
+    squared_distances,
+)
+from lmfcn.recipe import Settings
+from lmfcn.training.calibration import likeliest
+
+SHRINKAGE = 0.3
+"""Share of the covariance that is taken as equal in all directions, which few images cannot measure."""
+
+_ROUNDING = 1e-9
+"""Share of a variance that rounding makes of none."""
+
+N_DIRECTIONS = 64
+"""So many directions are kept, or two for each class if that is more: the others hold a few percent of the spread."""
+
+
+def within_class_whitening(latents: Tensor, labels: Tensor, shrinkage: float = SHRINKAGE) -> Tensor:
+    """Return the matrix (phi, k) behind which images of one class scatter about alike in all directions.
+
+    The inverse square root of the within-class covariance, of which a share `shrinkage` is replaced by a multiple of
+    the identity, in units of its mean variance. A direction then counts as much as it tells classes apart by, measured
+    in what images of one class differ by (within-class covariance normalisation: Hatch, Kajarekar and Stolcke, 2006).
+    Of many directions the k of greatest spread are kept. All numbers fit into half precision, so that a file loses
+    nothing. Classes without any scatter leave the latents as they are.
+
+    Parameters
+    ----------
+    latents : Tensor (n, phi)
+    labels : Tensor (n,)
+        Their classes 0, 1, ...
+    shrinkage : float
+        From 0, which trusts the covariance, to 1, which takes all directions as equal.
+
+    Examples
+    --------
+    Two classes that differ along the second axis and scatter along the first, which then counts half as much:
+
+    >>> import torch
+    >>> latents = torch.tensor([[-1.0, 0.0], [1.0, 0.0], [-1.0, 1.0], [1.0, 1.0]])
+    >>> within_class_whitening(latents, torch.tensor([0, 0, 1, 1]), shrinkage=0.4).round(decimals=2)
+    tensor([[0.7900, 0.0000],
+            [0.0000, 1.5800]])
+    """
+    precise, classes = to_cpu_double(latents), labels.cpu()
+    identity = torch.eye(latents.shape[1], dtype=torch.float64)
+    covariance = within_class_covariance(precise, classes)
+    variance = covariance.diagonal().mean()
+    whitening = identity
+    if variance > _ROUNDING * precise.var(dim=0, correction=0).mean():
+        # The smallest variance is the identity's share, so nothing is divided by a number near zero.
+        whitening = _inverse_root((1 - shrinkage) * covariance / variance + shrinkage * identity)
+    n_most = max(N_DIRECTIONS, 2 * (int(classes.max()) + 1))
+    if n_most < len(identity):
+        whitening = whitening @ _widest(precise @ whitening, n_most)
+    return to_like(whitening.half(), latents)
+
+
+def within_class_covariance(latents: Tensor, labels: Tensor) -> Tensor:
+    """Return the covariance (phi, phi) of latents (n, phi) around the mean of their own class."""
+    n_classes = int(labels.max()) + 1
+    sums = latents.new_zeros(n_classes, latents.shape[1]).index_add_(0, labels, latents)
+    means = sums / labels.bincount(minlength=n_classes).clamp(min=1)[:, None]
+    around = latents - means[labels]
+    return around.T @ around / len(latents)
+
+
+def _inverse_root(covariance: Tensor) -> Tensor:
+    """Return the symmetric matrix whose square is the inverse."""
+    variances, directions = torch.linalg.eigh(covariance)
+    return (directions * variances.clamp(min=1e-6).rsqrt()) @ directions.T
+
+
+def _widest(latents: Tensor, n_directions: int) -> Tensor:
+    """Return the directions (phi, k) of greatest spread, each with its largest component positive.
+
+    Fewer than `n_directions` where few images have no spread in more: any direction would do there, and new images
+    would have a spread that means nothing.
+    """
+    spreads, directions = torch.linalg.eigh(torch.cov(latents.T, correction=0))
+    n_spread = int((spreads > _ROUNDING * spreads[-1]).sum())
+    directions = directions.flip(1)[:, : max(1, min(n_directions, n_spread))]
+    largest = directions.gather(0, directions.abs().argmax(dim=0, keepdim=True))
+    return directions * largest.sign()
+
+
+C_FACTORS = (1.0, 0.1, 10.0)
+GAMMA_FACTORS = (1.0, 0.3, 0.1, 3.0)
+"""What cross-validation tries where latents are not whitened, as factors on the settings' own C and gamma; the settings
+themselves come first."""
+
+ALWAYS = -1
+"""The fold of images that are in every training part."""
+
+KernelOf = Callable[[Tensor], Tensor]
+"""From the images (m,) that may be learnt from to the kernel (n, n) of all."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How to fit an SVM: in which space of the latents, with which price and which width of the kernel.
+
+    Attributes
+    ----------
+    C : float
+    gamma_factor : float
+        Factor on the settings' own gamma. It means nothing where the kernel is given.
+    whiten : bool
+        Whether latents are whitened within classes, likewise.
+    balanced : bool
+        Whether both sides of every SVM weigh the same.
+    weights : Tensor (n,), optional
+        Factor on C for each image.
+    """
+
+    C: float
+    gamma_factor: float = 1.0
+    whiten: bool = False
+    balanced: bool = False
+    weights: Tensor | None = field(default=None, compare=False)
+
+    def fit(self, kernel: Tensor, labels: Tensor, part: Tensor | None = None) -> Margin:
+        """Fit on a whole kernel, or on the images that `part` lists."""
+        weights = self.weights
+        if part is not None:
+            kernel, labels = kernel[part[:, None], part], labels[part]
+            weights = None if weights is None else weights[part]
+        return fit_margin(kernel, labels, self.C, balanced=self.balanced, weights=weights)
+
+
+def rules_of(settings: Settings, weights: Tensor | None = None) -> list[Rule]:
+    """Return the rules that cross-validation may choose from; the settings' own comes first.
+
+    Whitened latents have a scale of their own that fits every set we measured, and nothing is left to choose; without
+    `refit` nothing may be chosen.
+    """
+    own = Rule(settings.C, 1.0, settings.whiten, settings.balanced, weights)
+    return [own] if settings.whiten or not settings.refit else grid(own, C_FACTORS, GAMMA_FACTORS)
+
+
+def grid(rule: Rule, c_factors: Sequence[float], gamma_factors: Sequence[float]) -> list[Rule]:
+    """Return a rule with all these factors on its C and gamma."""
+    return [
+        replace(rule, C=rule.C * c_factor, gamma_factor=rule.gamma_factor * gamma_factor)
+        for gamma_factor in gamma_factors
+        for c_factor in c_factors
+    ]
+
+
+@dataclass(frozen=True)
+class FinalSVM:
+    """The decision of a finished model.
+
+    Attributes
+    ----------
+    decision : Decision
+    support : Tensor (n_support,)
+        Rows of its support vectors, ascending.
+    rule : Rule
+        The one that was chosen.
+    held_out : Tensor (m,)
+        Rows that were scored by SVMs that had not learnt from them.
+    held_out_scores : Tensor (m, n_scores)
+        Each from an SVM, and under a rule, that its image had no part in.
+    """
+
+    decision: Decision
+    support: Tensor
+    rule: Rule
+    held_out: Tensor
+    held_out_scores: Tensor
+
+
+def fit_final_svm(
+    latents: Tensor, labels: Tensor, folds: Tensor, settings: Settings, rules: Sequence[Rule]
+) -> FinalSVM:
+    """Fit the SVM on all latents, after cross-validation that scores every image of a fold.
+
+    Parameters
+    ----------
+    latents : Tensor (n, phi)
+        As the networks give them.
+    labels : Tensor (n,)
+        Classes 0, 1, ...
+    folds : Tensor (n,)
+        Each image's fold, or ALWAYS; every class must be left when a fold is taken away. With training
+        images in every part and validation images in the folds, an SVM is judged by images that the networks
+        have not seen.
+    settings : Settings
+        Tell whether latents are standardised, and their gamma.
+    rules : sequence of Rule
+        Of these the one under which the held-out classes are most likely.
+    """
+    spaces = _Spaces(latents, labels, settings)
+    rule, scores = choose_rule(((rule, partial(spaces.kernel, rule)) for rule in rules), labels, folds)
+    space = spaces.of(rule)
+    gamma = space.gamma * rule.gamma_factor
+    margin = rule.fit(rbf_kernel(space.squared, gamma), labels)
+    decision = Decision(space.scale, gamma, space.latents[margin.support], margin.coefficients, margin.intercepts)
+    return FinalSVM(decision, margin.support, rule, (folds != ALWAYS).nonzero()[:, 0], scores)
+
+
+@dataclass(frozen=True)
+class _Space:
+    """Latents (n, phi) in the space of the kernel, their squared distances (n, n), and the settings' gamma there."""
+
+    scale: LatentScale
+    latents: Tensor
+    squared: Tensor
+    gamma: float
+
+
+class _Spaces:
+    """Latents as rules see them: standardised by all images, or whitened by those that may be learnt from."""
+
+    def __init__(self, latents: Tensor, labels: Tensor, settings: Settings) -> None:
+        self._latents, self._labels, self._settings = latents, labels, settings
+        self._plain: _Space | None = None
+        self._last: tuple[float, Tensor] | None = None
+
+    def of(self, rule: Rule, part: Tensor | None = None) -> _Space:
+        """Return the space of a rule. Whitening depends on labels, so it is another one for every `part`."""
+        if rule.whiten:
+            self._last = None  # an n x n matrix that nobody needs any more
+            return self._measured(part)
+        if self._plain is None:
+            self._plain = self._measured(None, whiten=False)
+        return self._plain
+
+    def kernel(self, rule: Rule, part: Tensor) -> Tensor:
+        """Return the kernel (n, n) of a rule; plain ones with the same gamma share theirs if they come in a row."""
+        if rule.whiten:
+            space = self.of(rule, part)
+            return rbf_kernel(space.squared, space.gamma * rule.gamma_factor)
+        if self._last is None or self._last[0] != rule.gamma_factor:
+            self._last, space = None, self.of(rule)
+            self._last = rule.gamma_factor, rbf_kernel(space.squared, space.gamma * rule.gamma_factor)
+        return self._last[1]
+
+    def _measured(self, part: Tensor | None, *, whiten: bool = True) -> _Space:
+        settings, everyone = self._settings, slice(None)
+        known = self._latents[everyone if part is None else part]
+        scale = latent_scale(known, standardize=settings.standardize)
+        if whiten:
+            classes = self._labels[everyone if part is None else part]
+            scale = replace(scale, whitening=within_class_whitening(scale.apply(known), classes))
+        latents = scale.apply(self._latents)
+        gamma = settings.gamma
+        if gamma == "scale":
+            measured = scale.apply(known)
+            # Images that all coincide have no scale; that of all images needs no labels.
+            gamma = gamma_from_scale(measured if measured.var() > 0 else latents, settings.gamma_factor)
+        return _Space(scale, latents, squared_distances(latents), gamma)
+
+
+def fixed(kernel: Tensor) -> KernelOf:
+    """Return the same kernel whatever may be learnt from."""
+    return lambda _: kernel
+
+
+def choose_rule(candidates: Iterable[tuple[Rule, KernelOf]], labels: Tensor, folds: Tensor) -> tuple[Rule, Tensor]:
+    """Return the rule with the likeliest held-out scores (the first one on a tie), and honest held-out scores.
+
+    Scores of the chosen rule would flatter it, because it was chosen by them: each fold is scored under the rule
+    that the other folds choose.
+
+    Parameters
+    ----------
+    candidates : iterable of (Rule, KernelOf)
+        Rules, each with its kernel (n, n), which may depend on what is learnt from.
+    labels, folds : Tensor (n,)
+        As for `fit_final_svm`. If no image is in a fold, the first rule is returned, without scores.
+    """
+    held_out = folds != ALWAYS
+    labels_out, folds_out = labels[held_out], folds[held_out]
+    rules, scores = [], []
+    for rule, kernel_of in candidates:
+        if not len(folds_out):
+            return rule, torch.empty(0, 1)
+        rules.append(rule)
+        scores.append(_held_out_scores(rule, kernel_of, labels, folds)[held_out])
+    tried = torch.stack(scores)
+    honest = tried[0].clone()
+    for fold in folds_out.unique().tolist() if len(rules) > 1 else []:
+        mine = folds_out == fold
+        others = ~mine if bool((~mine).any()) else mine
+        honest[mine] = tried[likeliest(tried[:, others], labels_out[others]), mine]
+    return rules[likeliest(tried, labels_out)], honest
+
+
+def _held_out_scores(rule: Rule, kernel_of: KernelOf, labels: Tensor, folds: Tensor) -> Tensor:
+    """Return scores (n, n_scores), each from an SVM on the other folds; those of ALWAYS mean nothing."""
+    parts = []
+    for fold in folds[folds != ALWAYS].unique().tolist():
+        mine, others = (folds == fold).nonzero()[:, 0], (folds != fold).nonzero()[:, 0]
+        kernel = kernel_of(others)
+        margin = rule.fit(kernel, labels, others)
+        found = kernel[mine[:, None], others[margin.support]] @ margin.coefficients + margin.intercepts
+        parts.append((mine, found))
+        del kernel  # before the next one is built
+    scores = parts[0][1].new_zeros(len(labels), parts[0][1].shape[1])
+    for mine, found in parts:
+        scores[mine] = found
+    return scores

@@ -1,0 +1,266 @@
+"""From checked data to a fitted model: train the networks, fit the last SVM, calibrate."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from lmfcn.compute.encode import Images, encode, refresh_and_encode
+from lmfcn.compute.resources import check_kernel_memory, to_like
+from lmfcn.data.splits import make_folds
+from lmfcn.data.training_data import LabelledImages, TrainingData
+from lmfcn.method.epoch import Trained
+from lmfcn.method.history import EpochRecord, History
+from lmfcn.method.kernel_svm import Decision, class_numbers
+from lmfcn.method.network import TextureFCN
+from lmfcn.model import HeldOut, Networks, TextureModel
+from lmfcn.training.calibration import Calibration, calibrate, equal_prior_shift, probabilities
+from lmfcn.training.final_svm import ALWAYS, FinalSVM, Rule, fit_final_svm, rules_of
+from lmfcn.training.first_filters import decorrelation
+from lmfcn.training.phases import (
+    Plan,
+    all_images,
+    close_training,
+    how_to_go_on,
+    image_weights,
+    new_network,
+    open_training,
+)
+
+N_FOLDS = 5
+FEW_IMAGES = 3
+"""Classes with fewer training images are reported."""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model, how it came about, and what the user should know about it.
+
+    Attributes
+    ----------
+    model : TextureModel
+    trained : list of Trained
+        The networks as validation images chose them.
+    closed : list of Trained, or None
+        The same after they have learnt from validation images too, if they have.
+    support : array of int
+        Positions of the support vectors of the last SVM.
+    C : float
+    held_out : HeldOut
+    messages : list of str
+    """
+
+    model: TextureModel
+    trained: list[Trained]
+    closed: list[Trained] | None
+    support: np.ndarray
+    C: float
+    held_out: HeldOut
+    messages: list[str]
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user stopped the training before its last epoch."""
+        return any(result.interrupted for result in (*self.trained, *(self.closed or ())))
+
+    @property
+    def closing_histories(self) -> list[History[EpochRecord]]:
+        """The history of each network's closing epochs; none if there were none."""
+        return [result.history for result in self.closed or () if len(result.history)]
+
+    def record(self) -> dict[str, Any]:
+        """Return what a model file tells of the training, as JSON can hold it."""
+        return {
+            "C": self.C,
+            "interrupted": self.interrupted,
+            "best_epochs": [result.kept.epoch for result in self.trained],
+            "held_out": {
+                "n_images": len(self.held_out.numbers),
+                "balanced_accuracy": self.held_out.balanced_accuracy,
+                "seen_in_training": self.held_out.seen,
+            },
+            "histories": _without_seconds([result.history for result in self.trained]),
+            "closing_histories": _without_seconds(self.closing_histories),
+        }
+
+
+def _without_seconds(histories: Sequence[History[EpochRecord]]) -> list[list[dict[str, Any]]]:
+    """Return records as a model file holds them: the same training should make the same file."""
+    return [
+        [{name: value for name, value in asdict(entry).items() if not name.startswith("seconds")} for entry in history]
+        for history in histories
+    ]
+
+
+def fit_model(data: TrainingData, plan: Plan) -> Fitted:
+    """Train as the plan says and put the model together."""
+    check_kernel_memory(len(data.train) + (0 if data.validation is None else len(data.validation)))
+    try:
+        root = decorrelation(data.train.images) if plan.first_filters == "decorrelated" else None
+        untrained = _untrained(data, plan, root) if plan.keep_untrained else None
+        trained = open_training(data, plan, root, untrained)
+        closed = close_training(data, plan, trained)
+        members = _members(untrained, trained, data.train.images, plan)
+        final, rows = _final_svm(data, plan, Networks(members), trained)
+        if closed is not None:
+            members = _members(untrained, closed, all_images(data), plan)
+            final, rows = _fitted_again(final, data, plan, Networks(members))
+    except KeyboardInterrupt as interrupt:
+        interrupt.add_note(how_to_go_on(plan))
+        raise
+    held_out = data.validation is not None
+    decision, calibration = calibrated(final, rows.labels, plan.settings.prior_shift, held_out=held_out)
+    model = TextureModel(members, decision, calibration, data.classes, data.form)
+    doubts = _doubts(data, final, rows.labels[final.held_out])
+    messages = [result.message for result in (*trained, *(closed or ())) if result.message] + list(doubts)
+    support = rows.positions[final.support.cpu().numpy()]
+    return Fitted(model, trained, closed, support, final.rule.C, _held_out(final, rows, model), messages)
+
+
+def _held_out(final: FinalSVM, rows: "_Rows", model: TextureModel) -> HeldOut:
+    scores = final.held_out_scores.cpu() + (model.intercepts - final.decision.intercepts).cpu()
+    held_out = final.held_out.cpu().numpy()
+    numbers = rows.labels.cpu().numpy()[held_out]
+    predicted = probabilities(scores, model.calibration.sharpness).numpy()
+    return HeldOut(rows.positions[held_out], numbers, predicted, seen=not model.calibration.held_out)
+
+
+def calibrated(final: FinalSVM, labels: Tensor, prior_shift: float, *, held_out: bool) -> tuple[Decision, Calibration]:
+    """Return the decision, leaning towards rare classes as far as `prior_shift` says, and its calibration.
+
+    `held_out` tells whether the features had not been learnt from the held-out images either.
+    """
+    labels_out = labels[final.held_out]
+    calibration = calibrate(final.held_out_scores, labels_out, held_out=held_out)
+    if not prior_shift:
+        return final.decision, calibration
+    shift = prior_shift * equal_prior_shift(labels, calibration.sharpness, final.held_out_scores)
+    decision = replace(final.decision, intercepts=final.decision.intercepts + to_like(shift, final.decision.intercepts))
+    return decision, calibration.under(final.held_out_scores.cpu() + shift, labels_out)
+
+
+def _untrained(data: TrainingData, plan: Plan, root: Tensor | None) -> TextureFCN:
+    """Return the network as it starts, to be kept: it tells the means of all its layers."""
+    network = new_network(data, plan, root)
+    network.pooling = "all"
+    network.round_filters()
+    return network
+
+
+def _members(untrained: TextureFCN | None, trained: Sequence[Trained], images: Images, plan: Plan) -> list[TextureFCN]:
+    """Return the networks of the model with the statistics of `images`, the untrained one first if it is kept.
+
+    Few images cannot teach everything that tells textures apart; what training lets go of is still there, and the SVM
+    decides what it needs. Before a new SVM is fitted, filters are rounded: a file of half the size then loses nothing.
+    """
+    members = [*([] if untrained is None else [untrained]), *(result.kept.network for result in trained)]
+    settings = plan.settings
+    for network in members if settings.refit or settings.whiten or plan.keep_untrained else ():
+        network.round_filters()
+        refresh_and_encode(network, images, plan.device)
+    return members
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Images as the last SVM sees them."""
+
+    latents: Tensor
+    labels: Tensor
+    positions: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def followed_by(self, other: "_Rows") -> "_Rows":
+        """Return these and others in one."""
+        return _Rows(
+            torch.cat([self.latents, other.latents]),
+            torch.cat([self.labels, other.labels]),
+            np.concatenate([self.positions, other.positions]),
+        )
+
+
+def _final_svm(data: TrainingData, plan: Plan, networks: Networks, trained: list[Trained]) -> tuple[FinalSVM, _Rows]:
+    """Return the last SVM, and the images that its rows stand for.
+
+    Its held-out scores are always those of validation images, if there are any.
+    """
+    random = np.random.default_rng([plan.seed, 2])
+    train = _encoded(networks, data.train, plan)
+    if data.validation is None:
+        return _fit(train, judging_folds(data.train.numbers, random, data.train.groups), plan), train
+    validation = _encoded(networks, data.validation, plan)
+    rows = train.followed_by(validation)
+    if plan.settings.refit:
+        folds = make_folds(data.validation.numbers, N_FOLDS, random, data.validation.groups)
+        return _fit(rows, np.concatenate([np.full(len(train), ALWAYS), folds]), plan), rows
+    kept, (rule,) = trained[0].kept, rules_of(plan.settings)
+    decision, support = kept.decision, kept.support
+    if plan.one_vs_all or plan.keep_untrained or rule.whiten:
+        of_training = _fit(train, np.full(len(train), ALWAYS), plan)
+        decision, support = of_training.decision, of_training.support
+    held_out = torch.arange(len(train), len(rows), device=plan.device)
+    return FinalSVM(decision, support, rule, held_out, decision.scores(validation.latents)), rows
+
+
+def _fitted_again(final: FinalSVM, data: TrainingData, plan: Plan, networks: Networks) -> tuple[FinalSVM, _Rows]:
+    """Return the SVM on what the networks have become since they learnt from validation images too.
+
+    The rule and the held-out scores stay those of the SVM before: no image is left that could judge a new one.
+    """
+    rows = _encoded(networks, data.train, plan)
+    if data.validation is not None:
+        rows = rows.followed_by(_encoded(networks, data.validation, plan))
+    again = _fit(rows, np.full(len(rows), ALWAYS), plan, [final.rule])
+    return replace(final, decision=again.decision, support=again.support), rows
+
+
+def _encoded(networks: Networks, data: LabelledImages, plan: Plan) -> _Rows:
+    latents = encode(networks, data.images, plan.device)
+    return _Rows(latents, torch.from_numpy(data.numbers).to(plan.device), data.positions)
+
+
+def _fit(rows: _Rows, folds: np.ndarray, plan: Plan, rules: Sequence[Rule] | None = None) -> FinalSVM:
+    if rules is None:
+        rules = rules_of(plan.settings, image_weights(plan, rows.labels))
+    return fit_final_svm(rows.latents, rows.labels, torch.from_numpy(folds).to(plan.device), plan.settings, rules)
+
+
+def judging_folds(numbers: np.ndarray, random: np.random.Generator, groups: np.ndarray | None = None) -> np.ndarray:
+    """Return the folds (n,) by which SVMs on all these images are judged; each can be taken away."""
+    return _leaving_every_class(make_folds(numbers, N_FOLDS, random, groups), numbers, groups)
+
+
+def _leaving_every_class(folds: np.ndarray, numbers: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
+    """Return folds of which each can be taken away: a class that lies in one fold alone stays in every part.
+
+    The groups of its images stay with it.
+    """
+    folds, groups = folds.copy(), np.arange(len(numbers)) if groups is None else groups
+    changed = True
+    while changed:
+        changed = False
+        for number in np.unique(numbers):
+            taken_away = np.unique(folds[(numbers == number) & (folds != ALWAYS)])
+            if len(taken_away) == 1 and not ((numbers == number) & (folds == ALWAYS)).any():
+                folds[np.isin(groups, groups[numbers == number])] = ALWAYS
+                changed = True
+    return folds
+
+
+def _doubts(data: TrainingData, final: FinalSVM, held_out: Tensor) -> Iterator[str]:
+    """Name the classes that are too small to learn, or that held-out images show as not learnt."""
+    counts = np.bincount(data.train.numbers)
+    for label, count in zip(data.classes.tolist(), counts.tolist(), strict=True):
+        if count < FEW_IMAGES:
+            yield f"Class {label!r} has only {count} training images; what is said about it rests on little."
+    predicted = class_numbers(final.held_out_scores)
+    for number in held_out.unique().tolist():
+        mine = held_out == number
+        count = int(mine.sum())
+        if count > FEW_IMAGES and not bool((predicted[mine] == number).any()):
+            yield f"None of the {count} held-out images of class {data.classes[number].item()!r} was recognised."

@@ -1,0 +1,117 @@
+"""Checks of single parameters, each with one sentence about what was expected and what came."""
+
+from collections.abc import Collection, Mapping, Sequence
+from numbers import Integral, Real
+from typing import Any
+
+from lmfcn.recipe import Settings
+
+VIEWS = ("none", "flips", "turns")
+PRECISIONS = ("auto", "float32", "bfloat16")
+
+_CHOICES = {
+    "support_loss": ("contrast", "pull"),
+    "distance": ("squared", "euclidean"),
+    "units": ("kernel", "latent"),
+    "correction_class": ("own", "any"),
+    "optimizer": ("adamw", "adadelta"),
+    "standardize": (True, False),
+    "stand_ins": (True, False),
+    "views": VIEWS,
+    "keep": ("best", "latest"),
+    "refit": (True, False),
+    "whiten": (True, False),
+    "precision": PRECISIONS,
+}
+
+
+def check_settings(settings: Settings) -> None:
+    """Refuse settings that no training can run with."""
+    least = {"epochs": 1, "closing_epochs": 0, "passes": 1, "sv_close": 0, "wr_close": 0, "sh_close": 0}
+    for name, smallest in least.items():
+        check_integer(name, getattr(settings, name), smallest)
+    check_closing(settings)
+    check_positive("anchor_weight", settings.anchor_weight, zero_allowed=True)
+    check_positive("head_weight", settings.head_weight, zero_allowed=True)
+    terms = settings.anchor_weight * (settings.sv_close + settings.wr_close + settings.sh_close)
+    if terms + settings.head_weight == 0:
+        raise ValueError(
+            "sv_close, wr_close and sh_close are all 0, or anchor_weight is, and so is head_weight; at least one term"
+            " of the loss must be positive to learn anything."
+        )
+    for name in ("C", "gamma_factor", "sharpness", "learning_rate", "final_rate", "head_rate"):
+        check_positive(name, getattr(settings, name))
+    check_positive("weight_decay", settings.weight_decay, zero_allowed=True)
+    for name, choices in _CHOICES.items():
+        check_choice(name, getattr(settings, name), choices)
+    if settings.batch_size != "all":
+        check_integer("batch_size", settings.batch_size, smallest=1)
+    if settings.gamma != "scale":
+        check_positive("gamma", settings.gamma)
+
+
+def check_closing(settings: Settings) -> None:
+    """Refuse a second phase that would leave nothing of the first, or learn from what must not be learnt from."""
+    if settings.closing_epochs >= settings.epochs:
+        raise ValueError(
+            f"closing_epochs must be less than epochs, {settings.epochs}, of which they are a part,"
+            f" got {settings.closing_epochs}."
+        )
+    if settings.closing_epochs and settings.refit is False:
+        raise ValueError(
+            f"closing_epochs={settings.closing_epochs} learn from validation images, which refit=False keeps out;"
+            " set refit=True, or leave closing_epochs at its default."
+        )
+
+
+def check_class_weight(class_weight: Any) -> None:
+    """Refuse anything but "auto", "balanced", None, or positive weights by label."""
+    if isinstance(class_weight, Mapping):
+        for weight in class_weight.values():
+            check_positive("class_weight", weight)
+    else:
+        check_choice("class_weight", class_weight, ("auto", "balanced", None))
+
+
+def check_jobs(n_jobs: Any) -> None:
+    """Refuse anything but None or a whole number other than 0."""
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs == 0):
+        raise ValueError(f"n_jobs must be None or a whole number other than 0, got {n_jobs!r}.")
+
+
+def check_integer(name: str, value: Any, smallest: int) -> None:
+    """Refuse anything but a whole number of at least `smallest`."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise ValueError(f"{name} must be a whole number, got {value!r}.")
+    if int(value) < smallest:
+        raise ValueError(f"{name} must be at least {smallest}, got {value}.")
+
+
+def check_widths(widths: Any) -> None:
+    """Refuse anything but a sequence of numbers of filters."""
+    if not isinstance(widths, Sequence) or isinstance(widths, str):
+        raise ValueError(f"widths must be a sequence of whole numbers such as (64, 128), got {widths!r}.")
+    for width in widths:
+        check_integer("widths", width, smallest=1)
+
+
+def check_positive(name: str, value: Any, *, zero_allowed: bool = False) -> None:
+    """Refuse anything but a finite number above 0 (or 0 itself, if allowed)."""
+    bound = "at least 0" if zero_allowed else "greater than 0"
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ValueError(f"{name} must be a number {bound}, got {value!r}.")
+    if not (0 < float(value) < float("inf") or (zero_allowed and value == 0)):
+        raise ValueError(f"{name} must be {bound} and finite, got {value}.")
+
+
+def check_fraction(name: str, value: Any) -> None:
+    """Refuse anything but a number from 0 up to, but not including, 1."""
+    check_positive(name, value, zero_allowed=True)
+    if value >= 1:
+        raise ValueError(f"{name} must be less than 1, got {value}.")
+
+
+def check_choice(name: str, value: Any, choices: Collection[Any]) -> None:
+    """Refuse anything that is not one of `choices`."""
+    if not any(value is choice or (isinstance(value, str) and value == choice) for choice in choices):
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")

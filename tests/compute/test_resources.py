@@ -1,0 +1,245 @@
+import ctypes
+import os
+import platform
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch.utils._pytree import tree_map_only
+
+from lmfcn import LMFCNClassifier
+from lmfcn.compute import resources as memory
+from lmfcn.compute.resources import (
+    available_devices,
+    check_device,
+    fault_of,
+    first_able,
+    to_cpu_double,
+    to_device,
+    to_like,
+    to_precise,
+)
+from pretend_device import DeviceMistakeError, pretended
+
+needs_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc of glibc")
+N_MAPPED = """
+import ctypes
+library = ctypes.CDLL("libc.so.6")
+library.malloc.restype = ctypes.c_void_p
+
+class Information(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in "abcdefghij"]
+
+library.mallinfo2.restype = Information
+
+def n_mapped(n_bytes):
+    # How many of five blocks of this size come as fresh pages of the system's.
+    before = library.mallinfo2().d
+    blocks = [library.malloc(n_bytes) for _ in range(5)]
+    return library.mallinfo2().d - before
+"""
+
+
+def told_by(code):
+    """What a process prints whose malloc is as the system leaves it, whatever commands have run in this one."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    command = [sys.executable, "-c", N_MAPPED + code]
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=clean).stdout.split()
+
+
+@needs_glibc
+def test_a_command_keeps_freed_memory():
+    code = """
+from lmfcn.compute.resources import reuse_freed_memory
+print(n_mapped(2**26))
+reuse_freed_memory()
+print(n_mapped(2**26))
+"""
+    assert told_by(code) == ["5", "0"]
+
+
+@needs_glibc
+def test_processes_that_a_command_starts_keep_freed_memory_too():
+    code = """
+import subprocess, sys
+from lmfcn.compute.resources import reuse_freed_memory
+if len(sys.argv) == 1:
+    reuse_freed_memory()
+    subprocess.run([sys.executable, "-c", sys.orig_argv[2], "child"], check=True)
+else:
+    print(n_mapped(2**26))
+"""
+    assert told_by(code) == ["0"]
+
+
+@needs_glibc
+def test_fit_leaves_the_settings_of_a_process_as_they_are():
+    code = """
+library.mallopt(-3, 2**17)  # every block of 128 KiB or more is mapped
+from lmfcn import LMFCNClassifier, make_gaussians
+X, y = make_gaussians(8, 16, random_state=0)
+LMFCNClassifier(epochs=2, latent_dim=2, widths=(4,), random_state=0).fit(X, y).model_.map(X[0], window=8, stride=8)
+print(n_mapped(2**20))
+"""
+    assert told_by(code) == ["5"]
+
+
+def test_what_the_user_has_set_stays(monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: None)  # which cannot set anything
+    chosen = {"MALLOC_TRIM_THRESHOLD_": "1"}
+    memory.reuse_freed_memory(chosen)
+    assert chosen == {"MALLOC_TRIM_THRESHOLD_": "1"}
+
+
+def test_without_glibc_nothing_happens(monkeypatch):
+    monkeypatch.setattr("platform.libc_ver", lambda: ("musl", "1"))
+    environment = {}
+    memory.reuse_freed_memory(environment)
+    assert environment == {}
+
+
+def test_a_library_that_cannot_be_loaded_is_no_error(monkeypatch):
+    def refuse(_):
+        raise OSError
+
+    monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "2.36"))
+    monkeypatch.setattr(ctypes, "CDLL", refuse)
+    environment = {}
+    memory.reuse_freed_memory(environment)
+    assert environment == {}
+
+
+def test_a_kernel_that_does_not_fit_is_refused_before_any_work(monkeypatch, textures):
+    monkeypatch.setattr(memory, "free_memory", lambda: 10_000)
+    with pytest.raises(
+        ValueError, match=r"SVM on 32 images needs about 0.0 GB for its kernel, but 0.0 GB of memory are"
+    ):
+        LMFCNClassifier(epochs=1).fit(*textures)
+    memory.check_kernel_memory(17)
+    monkeypatch.setattr(memory, "free_memory", lambda: None)
+    memory.check_kernel_memory(10**9)
+
+
+def test_free_memory_is_what_the_system_tells(monkeypatch, tmp_path):
+    (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    5 kB\n")
+    monkeypatch.setattr(memory, "Path", lambda _: tmp_path / "meminfo")
+    assert memory.free_memory() == 5120
+    monkeypatch.setattr(memory, "Path", lambda _: tmp_path / "nothing")
+    assert memory.free_memory() is None
+
+
+CPU, META = torch.device("cpu"), torch.device("meta")
+
+
+def test_names_lead_to_devices():
+    assert check_device("cpu") == check_device(CPU) == CPU
+    assert check_device("auto").type in {name.split(":")[0] for name in available_devices()}
+
+
+@pytest.mark.parametrize("name", ["cuda:77", "toaster", "", None])
+def test_a_device_that_is_not_there_is_refused_with_those_that_are(name):
+    names = ", ".join(available_devices())
+    expected = f"device must be 'auto' or one of those that are here ({names}), got {name!r}."
+    with pytest.raises(ValueError, match=f"^{re.escape(expected)}$"):
+        check_device(name)
+    assert names.startswith("cpu")
+
+
+def test_a_device_that_cannot_compute_is_refused_and_never_chosen():
+    with pytest.raises(ValueError, match=r"^The device 'meta' is here but cannot be used \(.+\); take 'cpu'"):
+        check_device("meta")
+    assert first_able([META]) == CPU
+    assert first_able([]) == CPU
+
+
+@pytest.mark.parametrize("name", ["mps:0", "cuda:0"])
+def test_an_accelerator_that_works_is_chosen(name):
+    with pretended(name) as device:
+        assert fault_of(device) is None
+        assert first_able([device], fault_of) == device
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "aten::convolution",
+        "aten::convolution_backward",
+        "aten::native_batch_norm",
+        "aten::max_pool2d_with_indices",
+        "aten::mm",
+        "aten::exp",
+    ],
+)
+def test_an_accelerator_with_wrong_answers_is_not_chosen(operation):
+    seen = []
+
+    def zeros(name, result):
+        seen.append(name)
+        return tree_map_only(torch.Tensor, torch.zeros_like, result) if name == operation else result
+
+    with pretended("mps:0", zeros) as device:
+        fault = fault_of(device)
+        assert str(fault).endswith("differ from those of the CPU")
+        assert first_able([device], fault_of) == CPU
+    assert operation in seen
+
+
+def test_an_accelerator_that_is_too_old_is_not_chosen():
+    def refuse(name, result):
+        if name == "aten::convolution":
+            raise RuntimeError("CUDA error: no kernel image is available for execution on the device\nCompile with ...")
+        return result
+
+    with pretended("cuda:0", refuse) as device:
+        assert fault_of(device) == "CUDA error: no kernel image is available for execution on the device"
+        assert first_able([device], fault_of) == CPU
+
+
+def test_looking_for_faults_leaves_random_numbers_and_gradients_alone():
+    before = torch.get_rng_state()
+    with torch.no_grad():
+        assert fault_of(CPU) is None
+        assert not torch.is_grad_enabled()
+    with torch.inference_mode():
+        assert fault_of(CPU) is None
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_double_precision_stays_away_from_mps():
+    exact = torch.tensor([1 / 3, 2.0], dtype=torch.float64)
+    with pretended("mps:0") as device:
+        there = to_device(exact, device)
+        assert (there.device, there.dtype) == (device, torch.float32)
+        assert to_precise(there).dtype == torch.float32
+        assert to_like(exact, there).device == device
+        back = to_like(there, exact)
+        assert torch.equal(back, to_cpu_double(there))
+        assert (back.device, back.dtype) == (CPU, torch.float64)
+    with pretended("cuda:0") as device:
+        assert to_precise(to_device(exact, device)).dtype == torch.float64
+        assert torch.equal(to_like(to_device(exact, device), exact), exact)
+
+
+@pytest.mark.parametrize(
+    ("name", "mistake", "message"),
+    [
+        ("mps:0", lambda there: there.double(), "float64, which MPS does not have"),
+        ("mps:0", lambda there: there.to("cpu", torch.float64), "float64, which MPS does not have"),
+        ("mps:0", lambda there: torch.zeros(3, dtype=torch.float64).to(there.device), "float64"),
+        ("mps:0", lambda there: torch.zeros(3, dtype=torch.float64, device=there.device), "float64"),
+        ("mps:0", lambda there: torch.zeros(3, dtype=torch.uint16).to(there.device), "uint16"),
+        ("mps:0", lambda there: there + torch.zeros(3), "mixes cpu and mps:0"),
+        ("cuda:0", lambda there: there + torch.zeros(3), "mixes cpu and cuda:0"),
+        ("cuda:0", lambda there: there[:, None] @ torch.zeros(1, 3), "mixes cpu and cuda:0"),
+        ("cuda:0", lambda there: there.index_select(0, torch.tensor([0])), "mixes cpu and cuda:0"),
+        ("cuda:0", lambda there: torch.zeros(3)[there.long()], "mixes cpu and cuda:0"),
+        ("cuda:0", lambda there: there.numpy(), "not supported"),
+    ],
+)
+def test_the_pretended_devices_find_mistakes(name, mistake, message):
+    with pretended(name) as device:
+        there = torch.zeros(3, device=device)
+        with pytest.raises((DeviceMistakeError, RuntimeError), match=message):
+            mistake(there)

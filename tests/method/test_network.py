@@ -1,0 +1,84 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from lmfcn.method.network import TextureFCN
+
+
+def test_layers_and_shapes_are_those_of_table_1():
+    network = TextureFCN(in_channels=3, latent_dim=16)
+    shapes, batch = [], torch.rand(2, 3, 32, 48)
+    for layer in network.features:
+        batch = layer(batch)
+        if isinstance(layer, nn.Conv2d | nn.MaxPool2d):
+            shapes.append(tuple(batch.shape[1:]))
+    assert shapes == [(64, 32, 48), (64, 16, 24), (128, 16, 24), (128, 8, 12), (16, 8, 12)]
+    kinds = [type(layer).__name__ for layer in network.features]
+    block = ["Convolution", "BatchNorm2d"]
+    assert kinds == [*block, "MaxPool2d", "ReLU", *block, "MaxPool2d", "ReLU", *block, "ReLU"]
+
+
+def test_pooling_before_relu_gives_what_relu_before_pooling_gives():
+    network, batch = TextureFCN(2, 5, (4, 6)), torch.randn(3, 2, 14, 11)
+    network(batch)  # moves the statistics away from 0 and 1
+    conv1, norm1, pool, relu, conv2, norm2, _, _, conv3, norm3, _ = network.eval().features
+    expected = pool(relu(norm1(conv1(batch))))
+    expected = pool(relu(norm2(conv2(expected))))
+    expected = relu(norm3(conv3(expected))).mean(dim=(2, 3))
+    assert torch.equal(network(batch), expected)
+
+
+def test_number_of_weights_by_hand():
+    weights = sum(weight.numel() for weight in TextureFCN(3, 16).parameters())
+    convolutions = 9 * (3 * 64 + 64 * 128 + 128 * 16)
+    assert weights == convolutions + 2 * (64 + 128 + 16)
+
+
+def test_output_is_the_mean_of_the_last_maps():
+    network, batch = TextureFCN(1, 4).eval(), torch.rand(2, 1, 16, 16)
+    torch.testing.assert_close(network(batch), network.features(batch).flatten(2).mean(dim=2))
+
+
+@pytest.mark.parametrize(("channels", "height", "width"), [(1, 8, 8), (3, 9, 31), (7, 64, 40)])
+def test_any_channels_and_any_size_from_8_up(channels, height, width):
+    network = TextureFCN(channels, 5, widths=(4, 6))
+    assert network(torch.rand(1, channels, height, width)).shape == (1, 5)
+
+
+def test_widths_set_the_depth():
+    network = TextureFCN(1, 5, widths=(4, 6, 8))
+    convolutions = [layer.out_channels for layer in network.features if isinstance(layer, nn.Conv2d)]
+    assert convolutions == [4, 6, 8, 5]
+
+
+def test_weights_come_from_the_generator_and_leave_the_global_one_alone():
+    before = torch.get_rng_state()
+    one, same = (TextureFCN(1, 4, generator=torch.Generator().manual_seed(7)) for _ in range(2))
+    other = TextureFCN(1, 4, generator=torch.Generator().manual_seed(8))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(one.features[0].weight, same.features[0].weight)
+    assert not torch.equal(one.features[0].weight, other.features[0].weight)
+
+
+def test_latents_of_all_layers_are_the_means_of_their_maps(generator, random):
+    network = TextureFCN(2, 5, widths=(4, 6), pooling="all", generator=generator).eval()
+    batch = torch.from_numpy(random.random((3, 2, 12, 10), dtype=np.float32))
+    first = network.features[:4](batch)  # convolution, batch normalisation, pooling, ReLU
+    second = network.features[4:8](first)
+    expected = torch.cat([maps.mean(dim=(2, 3)) for maps in (first, second, network.features[8:](second))], dim=1)
+    latents = network(batch)
+    assert latents.shape == (3, network.n_latents) == (3, 15)
+    torch.testing.assert_close(latents, expected)
+    last = TextureFCN(2, 5, widths=(4, 6)).eval()
+    last.load_state_dict(network.state_dict())
+    assert torch.equal(last(batch), latents[:, 10:])
+    assert last.n_latents == 5
+
+
+def test_all_layers_learn_from_their_latents(generator):
+    network = TextureFCN(1, 3, widths=(4,), pooling="all", generator=generator)
+    network(torch.rand(2, 1, 8, 8, generator=generator))[:, :4].square().sum().backward()
+    weights = [layer.weight.grad for layer in network.features if isinstance(layer, nn.Conv2d)]
+    assert weights[0].abs().sum() > 0
+    assert weights[1] is None or weights[1].abs().sum() == 0

@@ -1,0 +1,111 @@
+import numpy as np
+import pytest
+
+from lmfcn import LMFCNClassifier
+from lmfcn.data.collection import ImageCollection
+from lmfcn.predict.evaluation import (
+    balanced_recall,
+    class_numbers_of,
+    count_training_images,
+    evaluate,
+    evaluate_predictions,
+)
+
+
+def test_same_input_same_interval_and_more_images_are_surer():
+    few = balanced_recall(np.repeat([0, 1], 10), np.arange(20) % 5 > 0)[0]
+    many = balanced_recall(np.repeat([0, 1], 1000), np.arange(2000) % 5 > 0)[0]
+    assert few == balanced_recall(np.repeat([0, 1], 10), np.arange(20) % 5 > 0)[0]
+    assert few.value == many.value == 0.8
+    assert few.low < many.low < 0.8 < many.high < few.high
+
+
+def test_a_class_without_errors_is_not_certain():
+    estimate, recalls = balanced_recall(np.repeat([0, 1], 16), np.full(32, True))
+    assert (estimate.value, estimate.high) == (1.0, 1.0)
+    assert 0.8 < recalls[0].low < 0.9  # Jeffreys' interval of 16 of 16 begins at 0.857
+    assert 0.85 < estimate.low < 0.97
+
+
+def test_groups_that_stand_and_fall_together_are_less_sure():
+    numbers, right = np.repeat([0, 1], 100), np.tile(np.repeat([True, True, True, True, False], 20), 2)
+    alone = balanced_recall(numbers, right)[0]
+    every_image = balanced_recall(numbers, right, np.arange(200))[0]
+    together = balanced_recall(numbers, right, np.arange(200) // 20)[0]
+    assert together.value == alone.value
+    assert together.high - together.low > 2 * (alone.high - alone.low)
+    assert abs(every_image.low - alone.low) < 0.01
+    assert abs(every_image.high - alone.high) < 0.01
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    random = np.random.default_rng(0)
+    numbers = np.repeat([0, 1], 40)
+    held = []
+    for _ in range(200):
+        right = random.random(80) < np.where(numbers == 0, 0.95, 0.7)
+        found = balanced_recall(numbers, right)[0]
+        held.append(found.low <= 0.825 <= found.high)
+    assert 0.9 <= np.mean(held) <= 0.99
+
+
+@pytest.fixture(scope="module")
+def fitted(textures):
+    return LMFCNClassifier(epochs=1, latent_dim=2, widths=(4,), passes=1, random_state=0).fit(*textures)
+
+
+def test_everything_by_hand(fitted):
+    numbers = np.array([0, 0, 0, 1])
+    predicted = np.array([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.1, 0.9]])
+    found = evaluate_predictions(fitted.model_, numbers, predicted)
+    assert found.confusion.tolist() == [[2, 1], [0, 1]]
+    assert found.accuracy == 0.75
+    assert found.balanced_accuracy.value == pytest.approx((2 / 3 + 1) / 2)
+    assert found.recalls["0"].n == 3
+    assert found.log_loss == pytest.approx(-np.log([0.9, 0.6, 0.2, 0.9]).mean())
+    assert found.brier_score == pytest.approx(2 * np.mean([0.01, 0.16, 0.64, 0.01]))
+    assert [row.promised for row in found.coverage] == [0.8, 0.9, 0.95]
+    assert all(1 <= row.mean_size <= 2 for row in found.coverage)
+
+
+def test_a_class_that_does_not_occur_is_left_out_of_the_mean(fitted):
+    found = evaluate_predictions(fitted.model_, np.zeros(3, dtype=int), np.array([[0.9, 0.1]] * 3))
+    assert list(found.recalls) == ["0"]
+    assert found.balanced_accuracy.value == 1.0
+
+
+def test_held_out_images_tell_what_the_record_says(fitted, textures):
+    held_out = fitted.held_out_
+    assert np.array_equal(textures[1][held_out.positions], held_out.numbers)
+    assert not held_out.seen
+    assert fitted.model_.record["held_out"]["balanced_accuracy"] == held_out.balanced_accuracy
+    found = evaluate_predictions(fitted.model_, held_out.numbers, held_out.probabilities)
+    assert found.balanced_accuracy.value == held_out.balanced_accuracy
+    own = np.sort(held_out.probabilities[np.arange(len(held_out.numbers)), held_out.numbers])
+    assert np.allclose(own, fitted.model_.calibration.true_probabilities)
+
+
+def test_training_images_are_known_again(fitted, textures):
+    new = 255 - textures[0][:3]
+    images = ImageCollection(np.concatenate([textures[0][:5], new]))
+    assert count_training_images(fitted.model_, images) == 5
+    fitted.model_.record["image_digests"], kept = "no digests", fitted.model_.record["image_digests"]
+    assert count_training_images(fitted.model_, images) is None
+    fitted.model_.record["image_digests"] = kept
+
+
+def test_training_images_are_known_again_in_a_collection_with_a_color(random):
+    pixels = random.integers(0, 256, (12, 20, 20, 3), dtype=np.uint8)
+    train = ImageCollection(pixels, np.arange(12) % 2, color="rgb").resized(12)
+    model = LMFCNClassifier(epochs=1, latent_dim=2, widths=(4,), passes=1, random_state=0).fit(train).model_
+    assert count_training_images(model, ImageCollection(pixels[:5], color="rgb")) == 5
+
+
+def test_labels_are_compared_as_text(fitted, textures):
+    labels = textures[1].astype(str)
+    found = evaluate(fitted.model_, ImageCollection(textures[0], labels))
+    assert found.accuracy == fitted.score(*textures)
+    with pytest.raises(ValueError, match="does not know: '2', 'x'; it knows '0', '1'"):
+        class_numbers_of(fitted.model_, ["0", "x", 2])
+    with pytest.raises(ValueError, match="have no labels"):
+        class_numbers_of(fitted.model_, None)
