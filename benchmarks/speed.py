@@ -23,7 +23,7 @@ from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.compute.encode import convolutions_in, encode, has_bfloat16
 from lmfcn.method.epoch import Problem, Training
 from lmfcn.method.network import TextureFCN
-from lmfcn.recipe import PRESETS, Settings
+from lmfcn.recipe import PRESETS, Recipe
 
 HERE = Path(__file__).parent
 CPU = torch.device("cpu")
@@ -119,7 +119,7 @@ def training_step(results: Results) -> None:
 
 
 def our_epoch(images: np.ndarray, labels: np.ndarray, **changes: object) -> Training:
-    settings = Settings(**{"passes": 1, "epochs": 1, "precision": "float32", **changes})  # type: ignore[arg-type]
+    settings = Recipe(**{"passes": 1, "epochs": 1, "precision": "float32", **changes})  # type: ignore[arg-type]
     generator = torch.Generator().manual_seed(0)
     network = TextureFCN(images.shape[3], LATENT_DIM, generator=generator)
     return Training(network, Problem(images, torch.from_numpy(labels)), settings, generator)
@@ -165,7 +165,7 @@ def growth(results: Results, *, quick: bool) -> None:
 def one_epoch(n_images: int, side: int, *, paper: bool) -> None:
     """Measure one epoch and print what the parent wants to know."""
     images, labels = drawn(n_images, side, 3)
-    changes = {name: value for name, value in PRESETS["paper"].items() if paper and hasattr(Settings, name)}
+    changes = {name: value for name, value in PRESETS["paper"].items() if paper and hasattr(Recipe, name)}
     our_epoch(images[:8], labels[:8], **changes).train_epoch(0)  # imports what the first optimiser step imports
     start = time.perf_counter()
     record, _ = our_epoch(images, labels, **changes).train_epoch(0)

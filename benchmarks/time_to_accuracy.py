@@ -25,7 +25,7 @@ from lmfcn.benchmark.measure import learning_figures
 from lmfcn.benchmark.runs import Run, read_runs
 from lmfcn.benchmark.tables import matched
 from lmfcn.benchmark.tasks import TASKS, Parts
-from lmfcn.recipe import Settings
+from lmfcn.recipe import Recipe
 
 OURS, THEIRS = "LMFCN", "CNN-CE"
 
@@ -55,7 +55,7 @@ def epochs_to(
 
 def seconds_of_epochs(parts: Parts, choice: dict[str, Any]) -> tuple[list[float], float]:
     """Return the seconds until each of LMFCN's epochs was measured, and those of one epoch of the CNN."""
-    recipe = Settings()
+    recipe = Recipe()
     opening = {"epochs": recipe.epochs - recipe.closing_epochs, "closing_epochs": 0, "random_state": 0}
     ours = LMFCNClassifier(**opening).fit(*parts.train, validation=parts.validation)
     theirs = CNNClassifier(epochs=2, random_state=0, **choice).fit(*parts.train, validation=parts.validation)

@@ -8,7 +8,7 @@ from lmfcn.data.image_form import ImageForm
 from lmfcn.method.kernel_svm import Decision, latent_scale
 from lmfcn.method.network import TextureFCN
 from lmfcn.model import Networks, TextureModel
-from lmfcn.training.calibration import Calibration
+from lmfcn.model import Calibration
 
 FULL_SCALE = {"uint8": 255, "uint16": 65535}
 

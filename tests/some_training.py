@@ -6,9 +6,9 @@ import torch
 
 from lmfcn.method.epoch import Problem, Training
 from lmfcn.method.network import TextureFCN
-from lmfcn.recipe import Settings
+from lmfcn.recipe import Recipe
 
-QUICK = Settings(epochs=3, passes=1, batch_size=8, learning_rate=3e-3, whiten=False)
+QUICK = Recipe(epochs=3, passes=1, batch_size=8, learning_rate=3e-3, whiten=False)
 
 
 def problem_of(textures, *, validate: bool = True) -> Problem:
@@ -18,10 +18,10 @@ def problem_of(textures, *, validate: bool = True) -> Problem:
     return Problem(images[:20], labels[:20], images[20:], labels[20:])
 
 
-def training_of(problem: Problem, settings: Settings = QUICK, seed: int = 0, **options) -> Training:
+def training_of(problem: Problem, recipe: Recipe = QUICK, seed: int = 0, **options) -> Training:
     generator = torch.Generator().manual_seed(seed)
     network = TextureFCN(problem.images.shape[3], 4, (6, 8), generator=generator)
-    return Training(network, problem, settings, generator, **options)
+    return Training(network, problem, recipe, generator, **options)
 
 
 def measured(history) -> list[dict]:

@@ -10,7 +10,7 @@ from sklearn.exceptions import NotFittedError
 import lmfcn
 from lmfcn import LMFCNClassifier, make_gaussians
 from lmfcn.method.history import TrainingWarning
-from lmfcn.recipe import PRESETS, Settings
+from lmfcn.recipe import PRESETS, Recipe
 
 
 def quick(**changes) -> LMFCNClassifier:
@@ -178,11 +178,11 @@ def test_pickling_keeps_the_decisions(textures, fitted):
 
 def test_parameters_left_alone_take_the_default_recipe(textures):
     fitted = LMFCNClassifier(epochs=1, random_state=0, device="cpu").fit(*textures)
-    assert fitted.settings_ == Settings(epochs=1, closing_epochs=0)
+    assert fitted.settings_ == Recipe(epochs=1, closing_epochs=0)
     assert fitted.model_.latents(textures[0]).shape[1] == 64 + 128 + 64 + 64
     assert fitted.transform(textures[0]).shape[1] == 31  # 32 images differ in no more directions
-    assert (Settings().epochs, Settings().closing_epochs) == (15, 7)
-    assert (Settings().C, Settings().batch_size, Settings().passes, Settings().learning_rate) == (10.0, 32, 8, 1e-3)
+    assert (Recipe().epochs, Recipe().closing_epochs) == (15, 7)
+    assert (Recipe().C, Recipe().batch_size, Recipe().passes, Recipe().learning_rate) == (10.0, 32, 8, 1e-3)
 
 
 def test_paper_preset_fills_in_what_was_left_alone_and_nothing_else(textures):

@@ -2,7 +2,7 @@
 
 >>> import lmfcn
 >>> sorted(lmfcn.__all__)
-['LMFCNClassifier', 'TextureModel', '__version__', 'load', 'make_gaussians']
+['Callback', 'LMFCNClassifier', 'Recipe', 'TextureModel', '__version__', 'load', 'make_gaussians']
 """
 
 from importlib import import_module
@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lmfcn.classifier import LMFCNClassifier
     from lmfcn.data.datasets import make_gaussians
+    from lmfcn.method.epoch import Callback
     from lmfcn.model import TextureModel
     from lmfcn.model_file import load
+    from lmfcn.recipe import Recipe
 
 __version__ = "0.1.0"
-__all__ = ["LMFCNClassifier", "TextureModel", "__version__", "load", "make_gaussians"]
+__all__ = ["Callback", "LMFCNClassifier", "Recipe", "TextureModel", "__version__", "load", "make_gaussians"]
 
 _HOMES = {
+    "Callback": "lmfcn.method.epoch",
+    "Recipe": "lmfcn.recipe",
     "LMFCNClassifier": "lmfcn.classifier",
     "TextureModel": "lmfcn.model",
     "load": "lmfcn.model_file",

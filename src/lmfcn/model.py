@@ -1,10 +1,11 @@
 """TextureModel: what is left after training, and how it predicts."""
 
 import copy
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -15,10 +16,11 @@ from lmfcn.compute.resources import has_double, to_cpu_double
 from lmfcn.data.arrays import check_images, check_like_training, pixel_kind
 from lmfcn.data.framing import to_color
 from lmfcn.data.image_form import ImageForm
-from lmfcn.maps.texture_map import Mapper, TextureMap
 from lmfcn.method.kernel_svm import Decision, balanced_accuracy
 from lmfcn.method.network import TextureFCN
-from lmfcn.training.calibration import Calibration, least_probability, probabilities
+
+if TYPE_CHECKING:
+    from lmfcn.maps.texture_map import Mapper, TextureMap
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,66 @@ class HeldOut:
             return None
         predicted = torch.from_numpy(self.probabilities.argmax(axis=1))
         return balanced_accuracy(torch.from_numpy(self.numbers), predicted)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What held-out images say about the trust that scores deserve.
+
+    Attributes
+    ----------
+    inverse_temperature : float
+        Factor on the scores before the softmax, the inverse of a temperature.
+    true_probabilities : Tensor (m,)
+        What each held-out image's own class was given, ascending; the basis of prediction sets.
+    error : float or None
+        Expected calibration error on held-out images, each judged by a factor that others chose; None if
+        nothing could be held out.
+    held_out : bool
+        Whether the networks that the scores come from had not seen the images either. If they had, the probabilities
+        are too confident.
+    """
+
+    inverse_temperature: float
+    true_probabilities: Tensor
+    error: float | None
+    held_out: bool
+
+    def with_scores(self, scores: Tensor, labels: Tensor) -> "Calibration":
+        """Return the same for other scores (m, n_scores) of the held-out images."""
+        true = sorted_true_probabilities(to_cpu_double(scores), labels.cpu(), self.inverse_temperature)
+        return replace(self, true_probabilities=true)
+
+
+def probabilities(scores: Tensor, inverse_temperature: float) -> Tensor:
+    """Return the probabilities (m, n_classes) that scores (m, n_scores) stand for.
+
+    One factor for all scores keeps their order, so the most probable class is the predicted one.
+    """
+    return (to_logits(scores) * inverse_temperature).softmax(dim=1)
+
+
+def least_probability(true_probabilities: Tensor, coverage: float) -> float:
+    """Return how probable a class must be to get into a prediction set, by split-conformal prediction.
+
+    The k-th largest of the m held-out values with k = ceil((m + 1) coverage): a new image that is exchangeable with
+    the held-out ones then has its true class in the set with probability of at least `coverage`, if the same model
+    gives its probabilities; nothing is guaranteed for a model that was trained further since. With too few held-out
+    images for that, every class gets in.
+    """
+    n_images = len(true_probabilities)
+    rank = math.ceil((n_images + 1) * coverage - 1e-9)
+    return 0.0 if rank > n_images else float(true_probabilities.sort(descending=True).values[rank - 1])
+
+
+def sorted_true_probabilities(scores: Tensor, labels: Tensor, inverse_temperature: float) -> Tensor:
+    """Return the probabilities (m,) that scores (m, n_scores) give to the true classes (m,), ascending."""
+    return probabilities(scores, inverse_temperature).gather(1, labels[:, None])[:, 0].sort().values
+
+
+def to_logits(scores: Tensor) -> Tensor:
+    """One score speaks for class 1 against class 0."""
+    return torch.cat([torch.zeros_like(scores), scores], dim=-1) if scores.shape[-1] == 1 else scores
 
 
 class Networks(nn.Module):
@@ -174,7 +236,7 @@ class TextureModel(nn.Module):
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return calibrated probabilities (n, n_classes)."""
-        return probabilities(self._scores(X), self.calibration.sharpness).numpy()
+        return probabilities(self._scores(X), self.calibration.inverse_temperature).numpy()
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable label (n,) of every image."""
@@ -212,7 +274,7 @@ class TextureModel(nn.Module):
         labels[predicted.max(axis=1) < confidence] = rejected
         return labels
 
-    def map(self, image: Any, window: int | None = None, stride: int = 16) -> TextureMap:
+    def map(self, image: Any, window: int | None = None, stride: int = 16) -> "TextureMap":
         """Return what is where in one image.
 
         At every place of a window the map holds what `predict_proba` says about the window cut out of the image, up
@@ -245,14 +307,18 @@ class TextureModel(nn.Module):
             )
         pixels = to_color(check_images(pixels[None])[0], self.form.frame.color)
         check_like_training((pixels.shape[2], pixel_kind(pixels)), self.form.channels, self.form.pixels)
+        from lmfcn.maps.texture_map import TextureMap
+
         mapper = self.mapper()
         window = mapper.window(self.form.frame.size) if window is None else window
         grid = mapper.grid(pixels.shape[:2], window, stride)
         return TextureMap(mapper.map(pixels, grid), self.classes, grid)
 
-    def mapper(self) -> Mapper:
+    def mapper(self) -> "Mapper":
         """Return what maps images, or parts of large ones."""
-        return Mapper(self.members, self.decision, self.calibration.sharpness)
+        from lmfcn.maps.texture_map import Mapper
+
+        return Mapper(self.members, self.decision, self.calibration.inverse_temperature)
 
     def _scores(self, X: Any) -> Tensor:
         return to_cpu_double(self.decision.scores(self.latents(X)))

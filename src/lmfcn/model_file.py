@@ -16,8 +16,7 @@ from lmfcn.data.framing import Frame, describe_channels
 from lmfcn.data.image_form import ImageForm
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.method.network import POOLING, TextureFCN
-from lmfcn.model import TextureModel
-from lmfcn.training.calibration import Calibration, probabilities
+from lmfcn.model import Calibration, TextureModel, probabilities
 from lmfcn.util.tensor_files import FileError, read_tensors, write_tensors
 
 KIND = "lmfcn model"
@@ -42,7 +41,11 @@ def save(model: TextureModel, path: str | Path) -> None:
         "gamma": model.gamma,
         "classes": _describe_classes(model.classes),
         "form": asdict(model.form),
-        "calibration": {name: getattr(model.calibration, name) for name in ("sharpness", "error", "held_out")},
+        "calibration": {
+            "sharpness": model.calibration.inverse_temperature,
+            "error": model.calibration.error,
+            "held_out": model.calibration.held_out,
+        },
         "record": model.record,
     }
     tensors = {
@@ -117,7 +120,7 @@ def _try_out(model: TextureModel) -> None:
     """Refuse numbers that are finite one by one, but not what comes of them."""
     images = torch.stack([torch.zeros(8, 8, model.form.channels), torch.ones(8, 8, model.form.channels)])
     with torch.no_grad():
-        if not bool(torch.isfinite(probabilities(model(images), model.calibration.sharpness)).all()):
+        if not bool(torch.isfinite(probabilities(model(images), model.calibration.inverse_temperature)).all()):
             raise ValueError("its numbers are so large or small that predictions are not finite")
 
 
@@ -127,7 +130,7 @@ def _read_calibration(values: dict[str, Any], true_probabilities: Tensor) -> Cal
     if type(values["held_out"]) is not bool:
         raise ValueError("it does not say whether images were held out")
     return Calibration(
-        sharpness=_number("sharpness", values["sharpness"]),
+        inverse_temperature=_number("sharpness", values["sharpness"]),
         true_probabilities=true_probabilities,
         error=None if values["error"] is None else _number("calibration error", values["error"], zero=True),
         held_out=values["held_out"],

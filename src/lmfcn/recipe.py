@@ -1,137 +1,309 @@
-"""Every choice that training depends on, and the named sets of choices."""
+"""Recipe: every choice of the method, the recipes that have a name, and their checks.
 
-from dataclasses import dataclass
+A `Recipe` holds all values that decide what is learnt. `LMFCNClassifier` takes one, or the name of one, and
+overrides the few values that people change most often. What is not a choice of the method (device, seed, number of
+processes, checkpoints) is no part of a recipe.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
+from lmfcn.util.checks import check_choice, check_integer, check_positive, check_widths
 
-@dataclass(frozen=True)
-class Settings:
-    """How a network is trained. The defaults are the recipe that learns best in our measurements.
+EPOCHS, EPOCHS_ONE_VS_ALL = 15, 10
+REFIT_SHARE = 7 / 15
+"""Of the epochs, the share that also learns from the validation images."""
 
-    Attributes
+_CHOICES: dict[str, tuple[Any, ...]] = {
+    "strategy": ("joint", "one-vs-all"),
+    "first_filters": ("decorrelated", "random"),
+    "epoch_selection": ("one-se", "best"),
+    "support_loss": ("contrast", "pull"),
+    "distance": ("squared", "euclidean"),
+    "distance_units": ("kernel", "latent"),
+    "correction_class": ("own", "any"),
+    "augmentation": ("none", "flips", "dihedral"),
+    "optimizer": ("adamw", "adadelta"),
+    "precision": ("auto", "float32", "bfloat16"),
+}
+_SWITCHES = ("keep_untrained", "standardize", "balanced", "fallback_anchors", "whiten", "refit")
+_SMALLEST = {"latent_dim": 1, "passes": 1, "sv_close": 0, "wr_close": 0, "sh_close": 0}
+_POSITIVE = ("C", "gamma_factor", "contrast_scale", "learning_rate", "final_rate", "head_rate")
+_NOT_NEGATIVE = ("anchor_weight", "head_weight", "weight_decay", "prior_shift")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How networks are trained and how the final SVM is fitted.
+
+    The defaults are the recipe that learns best in our measurements (docs/research/recipe.md). `Recipe.paper()` is the
+    paper's own method.
+
+    Parameters
     ----------
-    epochs : int
-        Rounds of encoding, SVM, anchors and back-propagation, those of the second phase included.
-    closing_epochs : int
-        How many of them, the last ones, learn from the validation images too, when these have chosen all that there
-        is to choose.
-    sv_close, wr_close, sh_close : int
-        Anchors per support vector, per misclassified and per settled image; 0 switches the term off.
-    C : float
-        Price of a margin violation in the SVM.
-    gamma : "scale" or float
-        Width of the kernel: from the scale of the latents, or a fixed number.
-    gamma_factor : float
-        Factor on the width that "scale" gives.
-    standardize : bool
+    latent_dim : int, default=64
+        Length of the trained latent vector, *phi*.
+    widths : tuple of int, default=(64, 128)
+        Filters of the hidden convolutions.
+    first_filters : {"decorrelated", "random"}, default="decorrelated"
+        Initial filters of the first layer: all random, as in the paper, or half of them random in the space in which
+        neighbouring pixels of the training images are uncorrelated. No labels are used.
+    keep_untrained : bool, default=True
+        Whether the final SVM also sees the untrained network: the means of the maps of all its layers. The model then
+        contains that network too.
+    strategy : {"joint", "one-vs-all"}, default="joint"
+        With more than two classes: one network for all classes, or the paper's one network per class.
+    epochs : int or "auto", default="auto"
+        Epochs per network, refit epochs included. "auto" is 15, or 10 with one network per class.
+    refit_epochs : int or "auto", default="auto"
+        How many of the epochs, the last ones, also learn from the validation images, after these have selected the
+        epoch to go on from and the calibration. "auto" is 7 of 15, or 0 without `refit`.
+    epoch_selection : {"one-se", "best"}, default="one-se"
+        Which epoch counts: the latest whose validation balanced accuracy is within one standard error of the best, or
+        the first of the best, as in the paper. Without validation images it is the last one.
+    sv_close, wr_close, sh_close : int, default=5, 1, 0
+        Anchors per support vector, per misclassified and per non-support image; 0 switches that loss term off.
+    fallback_anchors : bool, default=True
+        Whether correctly classified support vectors serve as anchors for a class in which every image is a support
+        vector. Without them such a class cannot learn.
+    correction_class : {"own", "any"}, default="own"
+        Class of the support vectors that misclassified images are moved to; "any" is equation 6.
+    C : float, default=10
+        Penalty of a margin violation in the SVMs.
+    gamma : "scale" or float, default="scale"
+        Width of the RBF kernel. "scale" is `gamma_factor` / (n_features * variance), measured anew in every epoch.
+    gamma_factor : float, default=1
+        Factor on "scale".
+    standardize : bool, default=True
         Whether the kernel sees every latent feature with mean 0 and standard deviation 1.
-    support_loss : "contrast" or "pull"
-        Compare own with opposite anchors, or equation 11.
-    sharpness : float
-        Steepness of the contrast loss.
-    anchor_weight : float
-        Factor on the three terms of the anchors together.
-    head_weight : float
-        Factor on the cross-entropy of a linear layer on the support vectors' latents, beside those terms; 0 is
-        the paper's loss.
-    head_rate : float
-        Learning rate of that layer, as a multiple of the network's.
-    views : "none", "flips" or "turns"
-        How the images that move may be shown: as they are, mirrored in both directions at random, or also turned.
-    distance : "squared" or "euclidean"
+    balanced : bool, default=False
+        Whether both sides of every SVM get the same weight, however many images they have.
+    prior_shift : float, default=0.5
+        How far the final decision is shifted towards rare classes: 0 decides by the class frequencies of the data, 1
+        as if all classes were equally frequent.
+    support_loss : {"contrast", "pull"}, default="contrast"
+        Loss of the support vectors: compare the distances to own and opposite anchors, or only pull towards own
+        anchors (equation 11).
+    contrast_scale : float, default=10
+        Scale of the distances in the contrast loss.
+    anchor_weight : float, default=0.1
+        Factor on the three anchor terms together.
+    distance : {"squared", "euclidean"}, default="squared"
         Distance in the pulling terms: the paper's, or that of its authors' program.
-    units : "kernel" or "latent"
+    distance_units : {"kernel", "latent"}, default="kernel"
         Whether the losses measure gamma times the squared distance, or the squared distance itself.
-    correction_class : "own" or "any"
-        Which support vectors a misclassified image may be moved to: those of its own class, as the paper's text
-        suggests, or all of them, equation 6.
-    stand_ins : bool
-        Whether correctly classified support vectors serve as anchors for a class without settled images.
-    batch_size : int or "all"
-        Images per optimiser step; "all" is one step on the whole set, as in the paper.
-    passes : int
-        How often an epoch goes through the images that move.
-    keep : "best" or "latest"
-        Which epoch counts: the first with the best validation balanced accuracy, or the latest that is not worse
-        than the best by more than one standard error.
-    optimizer : "adamw" or "adadelta"
-    learning_rate : float
-        Rate in the first epoch.
-    final_rate : float
-        Share of it that is left at the end, after falling along half a cosine.
-    weight_decay : float
-    precision : "auto", "float32" or "bfloat16"
-        Numbers that the convolutions of the training compute with; the final latents are always float32.
-    balanced : bool
-        Whether both sides of every SVM weigh the same, however many images they have.
-    prior_shift : float
-        How far the last SVM leans towards rare classes: 0 decides by their frequency in the data, 1 as if all
-        classes were equally frequent.
-    whiten : bool
-        Whether the final SVM sees latents in which images of one class scatter alike in all directions.
-    refit : bool
-        Whether the final SVM and the last epochs learn from the validation images too; where latents are not whitened,
-        that SVM then also chooses its C and gamma by cross-validation.
+    head_weight : float, default=1
+        Factor on the cross-entropy of a linear head on the latents of the support vectors; 0 is the paper's loss. The
+        head is thrown away after training.
+    head_rate : float, default=10
+        Learning rate of the head, as a multiple of `learning_rate`.
+    augmentation : {"flips", "dihedral", "none"}, default="flips"
+        How the back-propagated images are changed at random: horizontal and vertical flips, all eight flips and
+        quarter turns of a square, or not at all. Use "none" if mirror images belong to different classes.
+    batch_size : int or "all", default=32
+        Images per optimiser step; "all" is one step on all of them, as in the paper.
+    passes : int, default=8
+        Passes over the back-propagated images per epoch.
+    optimizer : {"adamw", "adadelta"}, default="adamw"
+    learning_rate : float, default=0.001
+        Learning rate of the first epoch.
+    final_rate : float, default=0.1
+        Share of the learning rate that is left at the end of a cosine schedule.
+    weight_decay : float, default=0.01
+    precision : {"auto", "float32", "bfloat16"}, default="auto"
+        Number format of the convolutions in training. "auto" is float32 for now. The finished model always computes in
+        float32.
+    whiten : bool, default=True
+        Whether the final SVM sees latents whitened within classes.
+    refit : bool, default=True
+        Whether the final SVM and the refit epochs also learn from the validation images. Without whitening, the final
+        SVM then also selects its `C` and `gamma` by cross-validation.
+
+    Examples
+    --------
+    >>> from lmfcn import LMFCNClassifier, Recipe
+    >>> classifier = LMFCNClassifier(recipe=Recipe(head_weight=0.5, augmentation="none"))
+    >>> Recipe.paper().batch_size
+    'all'
     """
 
-    epochs: int = 15
-    closing_epochs: int = 7
+    latent_dim: int = 64
+    widths: tuple[int, ...] = (64, 128)
+    first_filters: Literal["decorrelated", "random"] = "decorrelated"
+    keep_untrained: bool = True
+    strategy: Literal["joint", "one-vs-all"] = "joint"
+    epochs: int | Literal["auto"] = "auto"
+    refit_epochs: int | Literal["auto"] = "auto"
+    epoch_selection: Literal["one-se", "best"] = "one-se"
     sv_close: int = 5
     wr_close: int = 1
     sh_close: int = 0
+    fallback_anchors: bool = True
+    correction_class: Literal["own", "any"] = "own"
     C: float = 10.0
     gamma: Literal["scale"] | float = "scale"
     gamma_factor: float = 1.0
     standardize: bool = True
+    balanced: bool = False
+    prior_shift: float = 0.5
     support_loss: Literal["contrast", "pull"] = "contrast"
-    sharpness: float = 10.0
+    contrast_scale: float = 10.0
     anchor_weight: float = 0.1
+    distance: Literal["squared", "euclidean"] = "squared"
+    distance_units: Literal["kernel", "latent"] = "kernel"
     head_weight: float = 1.0
     head_rate: float = 10.0
-    views: Literal["none", "flips", "turns"] = "flips"
-    distance: Literal["squared", "euclidean"] = "squared"
-    units: Literal["kernel", "latent"] = "kernel"
-    correction_class: Literal["own", "any"] = "own"
-    stand_ins: bool = True
+    augmentation: Literal["none", "flips", "dihedral"] = "flips"
     batch_size: int | Literal["all"] = 32
     passes: int = 8
-    keep: Literal["best", "latest"] = "latest"
     optimizer: Literal["adamw", "adadelta"] = "adamw"
     learning_rate: float = 1e-3
     final_rate: float = 0.1
     weight_decay: float = 1e-2
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    balanced: bool = False
-    prior_shift: float = 0.5
     whiten: bool = True
     refit: bool = True
 
+    def __post_init__(self) -> None:
+        _check_values(self)
+        _check_epochs(self)
+        _check_loss_terms(self)
 
-PRESETS: dict[str, dict[str, Any]] = {
-    # The paper's loss on one batch, with the optimiser and constants of its authors' published program.
-    "paper": {
-        "latent_dim": 16,
-        "strategy": "one-vs-all",
-        "first_filters": "random",
-        "keep_untrained": False,
-        "closing_epochs": 0,
-        "C": 1.0,
-        "standardize": False,
-        "support_loss": "pull",
-        "units": "latent",
-        "correction_class": "any",
-        "anchor_weight": 1.0,
-        "head_weight": 0.0,
-        "views": "none",
-        "stand_ins": False,
-        "batch_size": "all",
-        "passes": 1,
-        "keep": "best",
-        "optimizer": "adadelta",
-        "learning_rate": 0.1,
-        "weight_decay": 0.1,
-        "prior_shift": 0.0,
-        "whiten": False,
-        "refit": False,
-    }
-}
+    @classmethod
+    def paper(cls) -> "Recipe":
+        """Return the paper's own method: its loss on one batch, with the optimiser and constants of its authors."""
+        return cls(
+            latent_dim=16,
+            first_filters="random",
+            keep_untrained=False,
+            strategy="one-vs-all",
+            refit_epochs=0,
+            epoch_selection="best",
+            fallback_anchors=False,
+            correction_class="any",
+            C=1.0,
+            standardize=False,
+            prior_shift=0.0,
+            support_loss="pull",
+            anchor_weight=1.0,
+            distance_units="latent",
+            head_weight=0.0,
+            augmentation="none",
+            batch_size="all",
+            passes=1,
+            optimizer="adadelta",
+            learning_rate=0.1,
+            weight_decay=0.1,
+            whiten=False,
+            refit=False,
+        )
+
+    @property
+    def n_epochs(self) -> int:
+        """`epochs` as a number."""
+        return _resolved(self.epochs, "epochs")
+
+    @property
+    def n_refit_epochs(self) -> int:
+        """`refit_epochs` as a number."""
+        return _resolved(self.refit_epochs, "refit_epochs")
+
+    def for_data(self, n_classes: int, *, has_validation: bool) -> "Recipe":
+        """Return the recipe with every "auto" resolved for these data.
+
+        Two classes need one network, whatever the strategy. Without validation images there is nothing to refit on.
+        """
+        strategy = self.strategy if n_classes > 2 else "joint"
+        epochs = self.epochs
+        if epochs == "auto":
+            epochs = EPOCHS_ONE_VS_ALL if strategy == "one-vs-all" else EPOCHS
+        refit_epochs = self.refit_epochs
+        if refit_epochs == "auto":
+            refit_epochs = round(epochs * REFIT_SHARE) if self.refit else 0
+        if not has_validation:
+            refit_epochs = 0
+        return replace(self, strategy=strategy, epochs=epochs, refit_epochs=refit_epochs)
+
+
+RECIPES = {"default": Recipe, "paper": Recipe.paper}
+"""The recipes that have a name."""
+
+
+def find_recipe(recipe: "str | Recipe") -> Recipe:
+    """Return a recipe by its name, or the recipe itself."""
+    if isinstance(recipe, Recipe):
+        return recipe
+    if not isinstance(recipe, str) or recipe not in RECIPES:
+        names = ", ".join(map(repr, RECIPES))
+        raise ValueError(f"recipe must be {names} or a lmfcn.Recipe, got {recipe!r}.")
+    return RECIPES[recipe]()
+
+
+def override(recipe: "str | Recipe", values: Mapping[str, Any]) -> Recipe:
+    """Return a recipe in which the given values replace its own; None leaves a value as it is."""
+    given = {name: value for name, value in values.items() if value is not None}
+    return replace(find_recipe(recipe), **given)
+
+
+def change(recipe: "str | Recipe", values: Mapping[str, Any]) -> Recipe:
+    """Return a recipe with some values changed, for `set_params(recipe__name=value)`."""
+    found = find_recipe(recipe)
+    unknown = sorted(set(values) - {field.name for field in fields(Recipe)})
+    if unknown:
+        raise ValueError(f"A Recipe has no value {unknown[0]!r}; see lmfcn.Recipe for those it has.")
+    return replace(found, **values)
+
+
+def _resolved(value: int | str, name: str) -> int:
+    if isinstance(value, str):
+        raise ValueError(f"{name} is {value!r}; Recipe.for_data gives a recipe with numbers.")
+    return value
+
+
+def _check_values(recipe: Recipe) -> None:
+    """Refuse single values that no training can run with."""
+    check_widths(recipe.widths)
+    for name, smallest in _SMALLEST.items():
+        check_integer(name, getattr(recipe, name), smallest)
+    for name in _POSITIVE:
+        check_positive(name, getattr(recipe, name))
+    for name in _NOT_NEGATIVE:
+        check_positive(name, getattr(recipe, name), zero_allowed=True)
+    for name, choices in _CHOICES.items():
+        check_choice(name, getattr(recipe, name), choices)
+    for name in _SWITCHES:
+        check_choice(name, getattr(recipe, name), (True, False))
+    if recipe.batch_size != "all":
+        check_integer("batch_size", recipe.batch_size, smallest=1)
+    if recipe.gamma != "scale":
+        check_positive("gamma", recipe.gamma)
+
+
+def _check_epochs(recipe: Recipe) -> None:
+    """Refuse refit epochs that would leave no other, or learn from what must not be learnt from."""
+    if recipe.epochs != "auto":
+        check_integer("epochs", recipe.epochs, smallest=1)
+    if recipe.refit_epochs == "auto":
+        return
+    check_integer("refit_epochs", recipe.refit_epochs, smallest=0)
+    if recipe.epochs != "auto" and recipe.refit_epochs >= recipe.epochs:
+        raise ValueError(
+            f"refit_epochs must be less than epochs, {recipe.epochs}, of which they are a part,"
+            f" got {recipe.refit_epochs}."
+        )
+    if recipe.refit_epochs and not recipe.refit:
+        raise ValueError(
+            f"refit_epochs={recipe.refit_epochs} learn from validation images, which refit=False excludes;"
+            " set refit=True, or leave refit_epochs at its default."
+        )
+
+
+def _check_loss_terms(recipe: Recipe) -> None:
+    """Refuse a loss without any term."""
+    anchors = recipe.anchor_weight * (recipe.sv_close + recipe.wr_close + recipe.sh_close)
+    if anchors + recipe.head_weight == 0:
+        raise ValueError(
+            "sv_close, wr_close and sh_close are all 0, or anchor_weight is, and so is head_weight; at least one term"
+            " of the loss must be positive to learn anything."
+        )

@@ -13,7 +13,7 @@ from lmfcn.baselines.feature_svm import FeatureCache, FeatureSVC, _joined_groups
 from lmfcn.baselines.network_svm import CNNSVC, RandomFCN
 from lmfcn.baselines.registry import METHODS
 from lmfcn.data.training_data import LabelledImages
-from lmfcn.recipe import Settings
+from lmfcn.recipe import Recipe
 from lmfcn.training.final_svm import ALWAYS, Rule, fit_final_svm
 from lmfcn.util.packages import needs
 
@@ -94,7 +94,7 @@ def test_scores_lean_towards_rare_classes(data):
         fitted._describe(images[few][..., None]),
         torch.from_numpy(labels[few]),
         torch.full((len(few),), ALWAYS),
-        replace(Settings(), gamma=fitted._decision.gamma),
+        replace(Recipe(), gamma=fitted._decision.gamma),
         [Rule(fitted.C_, whiten=fitted.whitened_)],
     )
     assert fitted._decision.intercepts[0] > plain.decision.intercepts[0]

@@ -60,17 +60,17 @@ def test_only_convolutions_change():
 
 
 def test_training_in_bfloat16_learns_and_keeps_float32_weights(textures):
-    settings = replace(QUICK, epochs=6, passes=3, precision="bfloat16")
-    training = training_of(problem_of(textures), settings)
+    recipe = replace(QUICK, epochs=6, passes=3, precision="bfloat16")
+    training = training_of(problem_of(textures), recipe)
     kept = training.run().kept
     assert training.descent.bfloat16
     assert training.history[-1].train_balanced_accuracy > 0.9
     assert all(weight.dtype == torch.float32 for weight in kept.network.parameters())
     assert kept.decision.support_latents.dtype == torch.float32
-    same = training_of(problem_of(textures), settings)
+    same = training_of(problem_of(textures), recipe)
     same.run()
     assert same.history.column("support_loss") == training.history.column("support_loss")
-    plain = training_of(problem_of(textures), replace(settings, precision="float32"))
+    plain = training_of(problem_of(textures), replace(recipe, precision="float32"))
     plain.run()
     assert plain.history.column("support_loss") != training.history.column("support_loss")
 

@@ -1,10 +1,10 @@
-"""How settings reach steps 2 to 4."""
+"""How recipe reach steps 2 to 4."""
 
 from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given, recipe
 from hypothesis import strategies as st
 
 import oracles
@@ -19,7 +19,7 @@ from lmfcn.method.anchors import (
 )
 from lmfcn.method.history import Stopwatch
 from lmfcn.method.kernel_svm import Margin, gamma_from_scale
-from lmfcn.recipe import PRESETS, Settings
+from lmfcn.recipe import PRESETS, Recipe
 
 # Six images on a line at 0, 1, 3, 6, 10, 15; class 0 on the left. Image 2 is misclassified.
 PLACES = torch.tensor([0.0, 1.0, 3.0, 6.0, 10.0, 15.0])
@@ -120,7 +120,7 @@ def divided_images(draw):
     return distances, labels, support, misclassified, settled, draw(st.integers(1, 4))
 
 
-@settings(deadline=None)
+@recipe(deadline=None)
 @given(divided_images(), st.booleans())
 def test_agree_with_the_rules_of_the_paper(images, any_class):
     distances, labels, support, misclassified, settled, k = images
@@ -138,7 +138,7 @@ def test_agree_with_the_rules_of_the_paper(images, any_class):
         )
 
 
-@settings(deadline=None)
+@recipe(deadline=None)
 @given(divided_images())
 def test_anchors_of_any_class_are_equations_6_and_7(images):
     distances, labels, support, misclassified, _, k = images
@@ -147,7 +147,7 @@ def test_anchors_of_any_class_are_equations_6_and_7(images):
     assert as_dict(literal) == oracles.equation_7(z, misclassified.tolist(), k)
 
 
-@settings(deadline=None)
+@recipe(deadline=None)
 @given(divided_images(), st.randoms(use_true_random=False))
 def test_permuting_the_images_permutes_the_anchors(images, shuffler):
     distances, labels, support, _, settled, k = images
@@ -182,7 +182,7 @@ MARGIN = Margin(
 def chosen(**changes):
     distances = (PLACES_latent_space[:, None] - PLACES_latent_space).abs()
     return choose_anchors(
-        distances, LABELS_latent_space, MARGIN, replace(Settings(sv_close=2, wr_close=2, sh_close=1), **changes)
+        distances, LABELS_latent_space, MARGIN, replace(Recipe(sv_close=2, wr_close=2, sh_close=1), **changes)
     )
 
 
@@ -209,19 +209,19 @@ def test_a_comparison_needs_anchors_on_both_sides():
     # Class 1 is wholly misclassified, so not even stand-ins can be had for it.
     lost = replace(MARGIN, misclassified=torch.tensor([4, 5, 6]))
     distances = (PLACES_latent_space[:, None] - PLACES_latent_space).abs()
-    compared = choose_anchors(distances, LABELS_latent_space, lost, Settings(wr_close=0))
+    compared = choose_anchors(distances, LABELS_latent_space, lost, Recipe(wr_close=0))
     assert compared.n_without == 4
     assert compared.moved.tolist() == []
-    pulled = choose_anchors(distances, LABELS_latent_space, lost, Settings(wr_close=0, support_loss="pull"))
+    pulled = choose_anchors(distances, LABELS_latent_space, lost, Recipe(wr_close=0, support_loss="pull"))
     assert pulled.n_without == 3
 
 
 def test_images_without_anchors_go_along_but_not_alone():
     assert chosen(stand_ins=False, wr_close=0, sh_close=0, support_loss="pull").moved.tolist() == [3, 4, 5, 6]
     nobody_settled = replace(MARGIN, support=torch.arange(7), settled=torch.arange(0))
-    settings = Settings(wr_close=0, stand_ins=False)
+    recipe = Recipe(wr_close=0, fallback_anchors=False)
     distances = (PLACES_latent_space[:, None] - PLACES_latent_space).abs()
-    assert choose_anchors(distances, LABELS_latent_space, nobody_settled, settings).moved.tolist() == []
+    assert choose_anchors(distances, LABELS_latent_space, nobody_settled, recipe).moved.tolist() == []
 
 
 def drawn(seed=0, n=40):
@@ -231,7 +231,7 @@ def drawn(seed=0, n=40):
 
 
 def surveyed(**changes):
-    return survey(*drawn(), Settings(**changes), Stopwatch())
+    return survey(*drawn(), Recipe(**changes), Stopwatch())
 
 
 def test_gamma_is_the_scale_times_the_factor_or_the_given_number():
@@ -245,8 +245,8 @@ def test_weights_and_balance_reach_the_svm():
     latents, labels = drawn()
 
     def missed(weights=None, **changes):
-        settings = Settings(C=0.3, **changes)
-        wrong = survey(latents, labels, settings, Stopwatch(), weights).margin.misclassified
+        recipe = Recipe(C=0.3, **changes)
+        wrong = survey(latents, labels, recipe, Stopwatch(), weights).margin.misclassified
         return int((labels[wrong] == 1).sum())
 
     assert missed(1.0 + 49.0 * labels) < missed()
@@ -261,7 +261,7 @@ def test_losses_are_measured_in_the_chosen_unit():
 
 def test_seconds_are_counted_under_their_step():
     clock = Stopwatch()
-    survey(*drawn(), Settings(), clock)
+    survey(*drawn(), Recipe(), clock)
     assert set(clock.seconds) == {"svm", "anchors"}
 
 
@@ -292,7 +292,7 @@ def test_the_paper_preset_is_the_paper_with_its_authors_constants():
         "refit": False,
     }
     shape = ("latent_dim", "strategy", "first_filters", "keep_untrained")
-    paper = Settings(**{name: value for name, value in PRESETS["paper"].items() if name not in shape})
+    paper = Recipe(**{name: value for name, value in PRESETS["paper"].items() if name not in shape})
     assert (paper.sv_close, paper.wr_close, paper.sh_close, paper.epochs) == (5, 1, 0, 15)
     assert (paper.distance, paper.gamma, paper.gamma_factor) == ("squared", "scale", 1.0)
-    assert Settings().correction_class == "own"
+    assert Recipe().correction_class == "own"

@@ -14,31 +14,31 @@ from lmfcn.method.anchors import survey
 from lmfcn.method.backpropagation import Descent, Head, losses, random_views
 from lmfcn.method.history import Stopwatch
 from lmfcn.method.network import TextureFCN
-from lmfcn.recipe import PRESETS, Settings
+from lmfcn.recipe import PRESETS, Recipe
 
-PAPER = Settings(
+PAPER = Recipe(
     sv_close=3,
     wr_close=2,
     sh_close=2,
     C=2.0,
     standardize=False,
     support_loss="pull",
-    units="latent",
-    stand_ins=False,
+    distance_units="latent",
+    fallback_anchors=False,
     batch_size="all",
     anchor_weight=1.0,
     head_weight=0.0,
-    views="none",
+    augmentation="none",
 )
 TWO_CLASSES = torch.tensor([0, 1])
 VARIANTS = {
     "paper": PAPER,
     "euclidean": replace(PAPER, distance="euclidean"),
     "any class": replace(PAPER, correction_class="any"),
-    "kernel units": replace(PAPER, units="kernel"),
+    "kernel units": replace(PAPER, distance_units="kernel"),
     "standardized": replace(PAPER, standardize=True),
-    "contrast": replace(PAPER, support_loss="contrast", sharpness=1.5),
-    "default": Settings(),
+    "contrast": replace(PAPER, support_loss="contrast", contrast_scale=1.5),
+    "default": Recipe(),
 }
 
 
@@ -48,65 +48,65 @@ def drawn_latents(seed: int, n: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.randn(n, 3, generator=generator) + labels[:, None] * 1.2, labels
 
 
-def slow_losses(latents, labels, settings):
+def slow_losses(latents, labels, recipe):
     """Equations 1 to 13 (and the contrast loss) by loops, from S, Q and R of the space itself."""
-    space = survey(latents, labels, settings, Stopwatch())
+    space = survey(latents, labels, recipe, Stopwatch())
     points = space.latents.tolist()
     distances = [[d**0.5 for d in row] for row in oracles.squared_distances(points)]
     support, wrong, settled = (
         indices.tolist() for indices in (space.margin.support, space.margin.misclassified, space.margin.settled)
     )
     labels = labels.tolist()
-    if settings.units == "kernel":
+    if recipe.distance_units == "kernel":
         points = [[x * space.decision.gamma**0.5 for x in point] for point in points]
-    own = oracles.support_anchors(distances, labels, support, wrong, settings.sv_close)
+    own = oracles.support_anchors(distances, labels, support, wrong, recipe.sv_close)
     fix = oracles.correction_anchors(
-        distances, labels, support, wrong, settings.wr_close, any_class=settings.correction_class == "any"
+        distances, labels, support, wrong, recipe.wr_close, any_class=recipe.correction_class == "any"
     )
-    squared = settings.distance == "squared"
-    if settings.support_loss == "pull":
+    squared = recipe.distance == "squared"
+    if recipe.support_loss == "pull":
         first = oracles.pull_loss(points, own, squared=squared)
     else:
-        other = oracles.opposite_anchors(distances, labels, support, settled, settings.sv_close)
-        first = oracles.contrast_loss(points, own, other, settings.sharpness)
-    apart = oracles.opposite_anchors(distances, labels, settled, settled, settings.sh_close)
+        other = oracles.opposite_anchors(distances, labels, support, settled, recipe.sv_close)
+        first = oracles.contrast_loss(points, own, other, recipe.contrast_scale)
+    apart = oracles.opposite_anchors(distances, labels, settled, settled, recipe.sh_close)
     return first, oracles.pull_loss(points, fix, squared=squared), oracles.separation_loss(points, apart)
 
 
-def fast_losses(latents, labels, settings):
-    space = survey(latents, labels, settings, Stopwatch())
-    terms = losses(space.latents, torch.arange(len(labels)), space, settings)
+def fast_losses(latents, labels, recipe):
+    space = survey(latents, labels, recipe, Stopwatch())
+    terms = losses(space.latents, torch.arange(len(labels)), space, recipe)
     return terms.support.item(), terms.correction.item(), terms.separation.item()
 
 
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
 @pytest.mark.parametrize("seed", range(3))
-def test_losses_of_an_epoch_agree_with_loops(settings, seed):
+def test_losses_of_an_epoch_agree_with_loops(recipe, seed):
     latents, labels = drawn_latents(seed)
-    fast = fast_losses(latents, labels, settings)
-    assert fast == pytest.approx(slow_losses(latents, labels, settings), rel=1e-4)
+    fast = fast_losses(latents, labels, recipe)
+    assert fast == pytest.approx(slow_losses(latents, labels, recipe), rel=1e-4)
     assert fast[0] > 0
 
 
 @pytest.mark.parametrize("settings", VARIANTS.values(), ids=VARIANTS.keys())
-def test_permuting_the_images_leaves_the_losses_as_they_are(settings):
+def test_permuting_the_images_leaves_the_losses_as_they_are(recipe):
     latents, labels = drawn_latents(3)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))
-    assert fast_losses(latents[order], labels[order], settings) == pytest.approx(
-        fast_losses(latents, labels, settings), rel=1e-5
+    assert fast_losses(latents[order], labels[order], recipe) == pytest.approx(
+        fast_losses(latents, labels, recipe), rel=1e-5
     )
 
 
 def test_the_correction_of_the_paper_preset_is_the_letter_of_its_equations():
-    names = {field.name for field in fields(Settings)}
-    settings = Settings(**{name: value for name, value in PRESETS["paper"].items() if name in names})
+    names = {field.name for field in fields(Recipe)}
+    recipe = Recipe(**{name: value for name, value in PRESETS["paper"].items() if name in names})
     latents, labels = drawn_latents(0)
-    space = survey(latents, labels, settings, Stopwatch())
+    space = survey(latents, labels, recipe, Stopwatch())
     support, wrong = space.margin.support.tolist(), space.margin.misclassified.tolist()
     distances = [[d**0.5 for d in row] for row in oracles.squared_distances(latents.tolist())]
-    anchors = oracles.equation_7(oracles.equation_6(distances, support, wrong), wrong, settings.wr_close)
+    anchors = oracles.equation_7(oracles.equation_6(distances, support, wrong), wrong, recipe.wr_close)
     assert any(labels[i] != labels[j] for i, chosen in anchors.items() for j in chosen)
-    correction = losses(space.latents, torch.arange(len(labels)), space, settings).correction.item()
+    correction = losses(space.latents, torch.arange(len(labels)), space, recipe).correction.item()
     assert correction == pytest.approx(oracles.pull_loss(latents.tolist(), anchors), rel=1e-4)
 
 
@@ -120,20 +120,20 @@ def test_total_is_the_sum_of_the_terms():
 
 def test_a_batch_costs_the_mean_over_its_own_members():
     latents, labels = drawn_latents(0)
-    settings = replace(PAPER, wr_close=0, sh_close=0)
-    space = survey(latents, labels, settings, Stopwatch())
-    whole = losses(space.latents, torch.arange(len(labels)), space, settings).support.item()
+    recipe = replace(PAPER, wr_close=0, sh_close=0)
+    space = survey(latents, labels, recipe, Stopwatch())
+    whole = losses(space.latents, torch.arange(len(labels)), space, recipe).support.item()
     first, second = space.margin.support.tensor_split(2)
-    parts = [losses(space.latents[half], half, space, settings).support.item() for half in (first, second)]
+    parts = [losses(space.latents[half], half, space, recipe).support.item() for half in (first, second)]
     assert (parts[0] * len(first) + parts[1] * len(second)) / (len(first) + len(second)) == pytest.approx(whole)
 
 
 def test_anchors_carry_no_gradient():
     latents, labels = drawn_latents(0)
-    settings = replace(PAPER, sh_close=0)
-    space = survey(latents, labels, settings, Stopwatch())
+    recipe = replace(PAPER, sh_close=0)
+    space = survey(latents, labels, recipe, Stopwatch())
     moved = space.latents.clone().requires_grad_()
-    losses(moved, torch.arange(len(labels)), space, settings).total.backward()
+    losses(moved, torch.arange(len(labels)), space, recipe).total.backward()
     assert moved.grad is not None
     still = moved.grad.abs().sum(dim=1) == 0
     assert still[space.margin.settled].all()
@@ -147,16 +147,16 @@ def small_problem(random):
     return images, torch.arange(24) % 2
 
 
-def make_space(network, images, labels, settings):
-    return survey(encode(network, images, torch.device("cpu")), labels, settings, Stopwatch())
+def make_space(network, images, labels, recipe):
+    return survey(encode(network, images, torch.device("cpu")), labels, recipe, Stopwatch())
 
 
 def test_every_moving_image_goes_through_once_per_pass(small_problem, generator):
     images, labels = small_problem
-    settings = Settings(passes=2, batch_size=5)
+    recipe = Recipe(passes=2, batch_size=5)
     network = TextureFCN(1, 4, (4, 4), generator=generator)
-    space = make_space(network, images, labels, settings)
-    descent = Descent(network, labels, settings, generator)
+    space = make_space(network, images, labels, recipe)
+    descent = Descent(network, labels, recipe, generator)
     moved = space.anchors.moved
     seen = np.concatenate(list(descent._batches(images, moved.numpy())))
     assert sorted(seen.tolist()) == sorted(moved.tolist() * 2)
@@ -174,35 +174,35 @@ def test_the_whole_set_can_be_one_batch(small_problem, generator):
 def test_one_batch_costs_what_the_equations_say():
     # One class has no settled image, so part of S has no anchor; the terms still divide by all of S.
     latents, labels = drawn_latents(1, n=12)
-    settings = replace(PAPER, C=1.0, sh_close=0)
-    space = survey(latents, labels, settings, Stopwatch())
+    recipe = replace(PAPER, C=1.0, sh_close=0)
+    space = survey(latents, labels, recipe, Stopwatch())
     moved = space.anchors.moved
-    batch = losses(space.latents[moved], moved, space, settings)
+    batch = losses(space.latents[moved], moved, space, recipe)
     assert space.anchors.n_without > 0
-    assert batch.support.item() == pytest.approx(slow_losses(latents, labels, settings)[0], rel=1e-4)
+    assert batch.support.item() == pytest.approx(slow_losses(latents, labels, recipe)[0], rel=1e-4)
 
 
 def test_only_support_vectors_move_when_the_third_term_is_off(small_problem, generator):
     images, labels = small_problem
     network = TextureFCN(1, 4, (4, 4), generator=generator)
-    space = make_space(network, images, labels, Settings())
+    space = make_space(network, images, labels, Recipe())
     assert set(space.anchors.moved.tolist()) <= set(space.margin.support.tolist())
-    both = make_space(network, images, labels, Settings(sh_close=1))
+    both = make_space(network, images, labels, Recipe(sh_close=1))
     assert set(both.margin.settled.tolist()) & set(both.anchors.moved.tolist())
 
 
 def test_a_step_descends_the_total_loss_of_scaled_latents(small_problem, monkeypatch):
     images, labels = small_problem[0], torch.arange(24) // 12  # not what the images show: some stay misclassified
-    settings = Settings(batch_size="all", passes=1, wr_close=1, C=0.5, anchor_weight=0.5, head_weight=2.0, views="none")
+    recipe = Recipe(batch_size="all", passes=1, wr_close=1, C=0.5, anchor_weight=0.5, head_weight=2.0, augmentation="none")
     network = TextureFCN(1, 4, (4, 4), generator=torch.Generator().manual_seed(1))
-    space = make_space(network, images, labels, settings)
+    space = make_space(network, images, labels, recipe)
     moved = space.anchors.moved
     assert len(space.margin.misclassified) > 0
     twin = copy.deepcopy(network).train()
-    descent = Descent(network, labels, settings, torch.Generator().manual_seed(0))
+    descent = Descent(network, labels, recipe, torch.Generator().manual_seed(0))
     torch.nn.init.uniform_(descent.head.linear.weight, generator=torch.Generator().manual_seed(2))
     latents = twin(to_batch(images[moved.numpy()], torch.device("cpu")))
-    terms = losses(space.decision.scale.apply(latents), moved, space, settings)
+    terms = losses(space.decision.scale.apply(latents), moved, space, recipe)
     guesses = latents @ descent.head.linear.weight.T  # the bias is 0, the classes are equally frequent
     head = torch.nn.functional.cross_entropy(guesses, labels[moved])
     (0.5 * (terms.support + terms.correction) + 2.0 * head).backward()
@@ -216,23 +216,23 @@ def test_a_step_descends_the_total_loss_of_scaled_latents(small_problem, monkeyp
 
 def test_adamw_gets_its_rate_and_decay(generator):
     optimizer = Descent(
-        TextureFCN(1, 2, (2, 2)), TWO_CLASSES, Settings(learning_rate=0.5, weight_decay=0.25), generator
+        TextureFCN(1, 2, (2, 2)), TWO_CLASSES, Recipe(learning_rate=0.5, weight_decay=0.25), generator
     ).optimizer
     assert isinstance(optimizer, torch.optim.AdamW)
     assert (optimizer.defaults["lr"], optimizer.defaults["weight_decay"]) == (0.5, 0.25)
 
 
 def test_learning_rate_falls_along_half_a_cosine(generator):
-    settings = Settings(epochs=4, learning_rate=1.0, final_rate=0.2)
-    descent = Descent(TextureFCN(1, 2, (2, 2)), TWO_CLASSES, settings, generator)
+    recipe = Recipe(epochs=4, learning_rate=1.0, final_rate=0.2)
+    descent = Descent(TextureFCN(1, 2, (2, 2)), TWO_CLASSES, recipe, generator)
     rates = [descent.start_epoch(epoch) for epoch in range(5)]
     assert rates == pytest.approx([1.0, 0.8828427, 0.6, 0.3171573, 0.2])
     assert descent.optimizer.param_groups[0]["lr"] == pytest.approx(0.2)
 
 
 def test_the_head_learns_at_a_multiple_of_the_rate(generator):
-    network, settings = TextureFCN(1, 2, (2, 2)), Settings(epochs=4, learning_rate=0.3, head_rate=5.0)
-    descent = Descent(network, TWO_CLASSES, settings, generator)
+    network, recipe = TextureFCN(1, 2, (2, 2)), Recipe(epochs=4, learning_rate=0.3, head_rate=5.0)
+    descent = Descent(network, TWO_CLASSES, recipe, generator)
     for epoch in range(3):
         rate = descent.start_epoch(epoch)
         of_network, of_head = descent.optimizer.param_groups
@@ -242,8 +242,8 @@ def test_the_head_learns_at_a_multiple_of_the_rate(generator):
 
 
 def test_the_paper_preset_uses_the_authors_optimiser(generator):
-    settings = Settings(optimizer="adadelta", learning_rate=0.1, weight_decay=0.1)
-    optimizer = Descent(TextureFCN(1, 2, (2, 2)), TWO_CLASSES, settings, generator).optimizer
+    recipe = Recipe(optimizer="adadelta", learning_rate=0.1, weight_decay=0.1)
+    optimizer = Descent(TextureFCN(1, 2, (2, 2)), TWO_CLASSES, recipe, generator).optimizer
     assert isinstance(optimizer, torch.optim.Adadelta)
     assert {name: optimizer.defaults[name] for name in ("lr", "rho", "eps", "weight_decay")} == {
         "lr": 0.1,
@@ -273,11 +273,11 @@ def test_the_head_leaves_the_global_generator_alone():
 
 def test_with_a_head_all_support_vectors_move_even_without_anchors(small_problem, generator):
     images, labels = small_problem
-    settings = Settings(sv_close=0, wr_close=0, passes=1)
+    recipe = Recipe(sv_close=0, wr_close=0, passes=1)
     network = TextureFCN(1, 4, (4, 4), generator=generator)
-    space = make_space(network, images, labels, settings)
+    space = make_space(network, images, labels, recipe)
     assert len(space.anchors.moved) == 0
-    descent = Descent(network, labels, settings, generator)
+    descent = Descent(network, labels, recipe, generator)
     assert descent.moved(space).tolist() == space.margin.support.tolist()
     assert descent.back_propagate(images, space, epoch=0) == len(space.margin.support)
     assert float(descent.head.linear.weight.detach().abs().max()) > 0
@@ -297,35 +297,35 @@ def easy_problem(random):
 
 def test_terms_of_weight_0_move_nothing(easy_problem, generator):
     images, labels = easy_problem
-    settings = Settings(anchor_weight=0.0, sh_close=1, batch_size=2, passes=1)
+    recipe = Recipe(anchor_weight=0.0, sh_close=1, batch_size=2, passes=1)
     network = TextureFCN(1, 4, (4, 4), generator=generator)
-    space = make_space(network, images, labels, settings)
+    space = make_space(network, images, labels, recipe)
     assert len(space.margin.settled) > 10
     assert set(space.margin.settled.tolist()) <= set(space.anchors.moved.tolist())
-    descent = Descent(network, labels, settings, generator)
+    descent = Descent(network, labels, recipe, generator)
     assert descent.moved(space).tolist() == space.margin.support.tolist()
     assert descent.back_propagate(images, space, epoch=0) == len(space.margin.support)
 
 
 def test_no_term_at_all_moves_nothing(easy_problem, generator):
     images, labels = easy_problem
-    settings = Settings(anchor_weight=0.0, head_weight=0.0, sh_close=1)
+    recipe = Recipe(anchor_weight=0.0, head_weight=0.0, sh_close=1)
     network = TextureFCN(1, 4, (4, 4), generator=generator)
     before = as_they_were(network)
-    descent = Descent(network, labels, settings, generator)
-    assert descent.back_propagate(images, make_space(network, images, labels, settings), epoch=0) == 0
+    descent = Descent(network, labels, recipe, generator)
+    assert descent.back_propagate(images, make_space(network, images, labels, recipe), epoch=0) == 0
     assert all(map(torch.equal, before, network.parameters()))
 
 
 def test_a_batch_without_any_cost_takes_no_step(easy_problem, generator):
     # Support vectors have the head's cost. Of the settled images only the first has an anchor.
     images, labels = easy_problem
-    settings = Settings(sv_close=0, wr_close=0, sh_close=1, batch_size=1, passes=1)
+    recipe = Recipe(sv_close=0, wr_close=0, sh_close=1, batch_size=1, passes=1)
     network = TextureFCN(1, 4, (4, 4), generator=generator)
-    space = make_space(network, images, labels, settings)
+    space = make_space(network, images, labels, recipe)
     first = torch.arange(len(space.margin.settled)) == 0
     space = replace(space, anchors=replace(space.anchors, opposite=space.anchors.opposite.only_where(first)))
-    descent = Descent(network, labels, settings, generator)
+    descent = Descent(network, labels, recipe, generator)
     assert len(descent.moved(space)) == len(images)
     steps = []
     descent.optimizer.register_step_post_hook(lambda *_: steps.append(1))

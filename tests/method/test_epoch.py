@@ -49,10 +49,10 @@ def test_the_record_tells_what_the_latent_space_shows(textures):
     recalls = [1 - (labels[wrong] == label).sum().item() / 10 for label in (0, 1)]
     assert 0 < len(wrong) == record.n_misclassified
     assert record.train_balanced_accuracy == pytest.approx(sum(recalls) / 2)
-    terms = losses(space.latents, torch.arange(20), space, training.settings)
+    terms = losses(space.latents, torch.arange(20), space, training.recipe)
     assert (record.support_loss, record.correction_loss) == (terms.support.item(), terms.correction.item())
     assert record.correction_loss > 0
-    assert record.learning_rate == training.descent.optimizer.param_groups[0]["lr"] < training.settings.learning_rate
+    assert record.learning_rate == training.descent.optimizer.param_groups[0]["lr"] < training.recipe.learning_rate
     features = space.latents * space.decision.scale.std + space.decision.scale.mean
     assert record.latent_spread == pytest.approx(features.var(dim=0, correction=0).mean().sqrt().item(), rel=1e-4)
 
@@ -74,13 +74,13 @@ def test_epochs_are_judged_by_what_the_last_svm_would_make_of_them(textures):
     noise = torch.rand(len(labels), 3, generator=torch.Generator().manual_seed(0))
     beside = labels[:, None] + noise
     problem = Problem(images[:20], labels[:20], images[20:], labels[20:], None, beside[:20], beside[20:])
-    settings = replace(QUICK, whiten=True)
-    training = training_of(problem, settings)
+    recipe = replace(QUICK, whiten=True)
+    training = training_of(problem, recipe)
     training.run()
     network, kept = training.kept.network, training.kept
     seen = torch.cat([beside[:20], encode(network, images[:20], CPU)], dim=1)
     nobody = torch.full_like(problem.labels, ALWAYS)
-    judge = fit_final_svm(seen, problem.labels, nobody, settings, [Rule(settings.C, whiten=True)]).decision
+    judge = fit_final_svm(seen, problem.labels, nobody, recipe, [Rule(recipe.C, whiten=True)]).decision
     found = encode(network, images[20:], CPU)
     score, own_score = (
         balanced_accuracy(labels[20:], class_numbers(decision.scores(latents)))
@@ -116,7 +116,7 @@ def test_kept_weights_are_a_copy(textures):
 def test_best_validation_epoch_is_kept_the_earlier_on_a_tie(textures, monkeypatch, scores, kept):
     given = iter(scores)
     monkeypatch.setattr(Training, "_validation_score", lambda *_: next(given))
-    training = training_of(problem_of(textures), replace(QUICK, keep="best"))
+    training = training_of(problem_of(textures), replace(QUICK, epoch_selection="best"))
     training.run()
     assert training.kept.epoch == kept
 
@@ -130,7 +130,7 @@ def test_the_latest_epoch_that_is_about_as_good_as_the_best_is_kept(textures, mo
     given = iter(scores)
     monkeypatch.setattr(Training, "_validation_score", lambda *_: next(given))
     problem = replace(problem_of(textures), validation_labels=torch.arange(16) % 2)
-    training = training_of(problem, replace(QUICK, keep="latest"))
+    training = training_of(problem, replace(QUICK, epoch_selection="latest"))
     training.run()
     assert training.kept.epoch == kept
 
@@ -152,12 +152,12 @@ def test_without_validation_images_the_last_epoch_is_kept(textures):
     "settings",
     [
         QUICK,
-        replace(QUICK, support_loss="pull", units="latent", standardize=False, batch_size="all", optimizer="adadelta"),
+        replace(QUICK, support_loss="pull", distance_units="latent", standardize=False, batch_size="all", optimizer="adadelta"),
     ],
     ids=["default", "paper"],
 )
-def test_same_seed_same_history_and_same_weights_bit_for_bit(textures, settings):
-    one, same, other = (training_of(problem_of(textures), settings, seed) for seed in (1, 1, 2))
+def test_same_seed_same_history_and_same_weights_bit_for_bit(textures, recipe):
+    one, same, other = (training_of(problem_of(textures), recipe, seed) for seed in (1, 1, 2))
     for training in (one, same, other):
         training.run()
     assert measured(one.history) == measured(same.history)
@@ -170,8 +170,8 @@ def test_same_seed_same_history_and_same_weights_bit_for_bit(textures, settings)
 
 
 def test_training_separates_what_it_is_shown(textures):
-    settings = replace(QUICK, epochs=8, passes=3)
-    training = training_of(problem_of(textures), settings)
+    recipe = replace(QUICK, epochs=8, passes=3)
+    training = training_of(problem_of(textures), recipe)
     training.run()
     first, last = training.history[0], training.history[-1]
     assert last.train_balanced_accuracy == 1.0
@@ -234,8 +234,8 @@ def test_a_loss_that_is_not_finite_names_the_epoch(textures, monkeypatch):
 
 def test_no_anchor_for_anyone_ends_training_with_a_warning(textures):
     # So small a C makes every image a bounded support vector.
-    settings = replace(QUICK, C=1e-6, wr_close=0, stand_ins=False, head_weight=0.0)
-    training = training_of(problem_of(textures), settings)
+    recipe = replace(QUICK, C=1e-6, wr_close=0, fallback_anchors=False, head_weight=0.0)
+    training = training_of(problem_of(textures), recipe)
     message = training.run().message
     assert re.search(r"ended in epoch 0: none of the 20 images .* allowed anchor .*larger C", message)
     assert len(training.history) == 1
@@ -244,7 +244,7 @@ def test_no_anchor_for_anyone_ends_training_with_a_warning(textures):
 
 
 def test_nothing_left_to_correct_ends_training_with_a_warning(textures):
-    settings = replace(QUICK, C=1e6, sv_close=0, head_weight=0.0)
-    training = training_of(problem_of(textures), settings)
+    recipe = replace(QUICK, C=1e6, sv_close=0, head_weight=0.0)
+    training = training_of(problem_of(textures), recipe)
     assert "there is nothing left to learn" in training.run().message
     assert training.history[-1].n_misclassified == 0

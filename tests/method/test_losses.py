@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given, recipe
 from hypothesis import strategies as st
 
 import oracles
@@ -54,7 +54,7 @@ def as_points(moved, anchors, valid):
     return points, {i: [m + i * k + j for j in range(k) if valid[i, j]] for i in range(m)}
 
 
-@settings(deadline=None)
+@recipe(deadline=None)
 @given(pairs())
 def test_losses_agree_with_loops(drawn):
     points, chosen = as_points(*drawn)
@@ -65,7 +65,7 @@ def test_losses_agree_with_loops(drawn):
     assert separation_loss(*drawn).item() == pytest.approx(oracles.separation_loss(points, chosen))
 
 
-@settings(deadline=None)
+@recipe(deadline=None)
 @given(pairs(), st.integers(0, 1000))
 def test_contrast_agrees_with_loops(own, seed):
     generator = torch.Generator().manual_seed(seed)

@@ -9,13 +9,13 @@ from lmfcn.method.epoch import Problem, Training
 from lmfcn.method.history import TrainingError
 from lmfcn.method.network import TextureFCN
 from lmfcn.method.one_vs_all import one_against_all, train_side_by_side
-from lmfcn.recipe import Settings
+from lmfcn.recipe import Recipe
 
 
 def make(images, labels, seed=0, **changes):
-    settings = Settings(**{"epochs": 1, "passes": 1, **changes})
+    recipe = Recipe(**{"epochs": 1, "passes": 1, **changes})
     generator = torch.Generator().manual_seed(seed)
-    return Training(TextureFCN(1, 3, (4,), generator=generator), Problem(images, labels), settings, generator)
+    return Training(TextureFCN(1, 3, (4,), generator=generator), Problem(images, labels), recipe, generator)
 
 
 @pytest.fixture

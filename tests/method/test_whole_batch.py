@@ -16,21 +16,21 @@ from lmfcn.method.epoch import Problem, Training
 from lmfcn.method.history import Stopwatch
 from lmfcn.method.network import TextureFCN
 from lmfcn.method.whole_batch import bytes_per_image, latents_in_pieces
-from lmfcn.recipe import Settings
+from lmfcn.recipe import Recipe
 
 CPU = torch.device("cpu")
-PAPER = Settings(
+PAPER = Recipe(
     epochs=3,
-    closing_epochs=0,
+    refit_epochs=0,
     sh_close=1,
     standardize=False,
     support_loss="pull",
-    units="latent",
+    distance_units="latent",
     batch_size="all",
     passes=1,
     anchor_weight=1.0,
     head_weight=0.0,
-    views="none",
+    augmentation="none",
 )
 
 
@@ -125,12 +125,12 @@ def test_memory_of_an_image_by_hand():
     assert bytes_per_image(TextureFCN(1, 2, (4,)), 5, 7) == 19 * 4 * 35 + 16 * 2 * 12
 
 
-def descended(images, labels, settings, map_bytes):
+def descended(images, labels, recipe, map_bytes):
     """The gradients of every step of an epoch, and the number of images."""
     generator, steps = torch.Generator().manual_seed(0), []
     network = TextureFCN(2, 5, (4, 6), generator=generator).double()
-    space = survey(encode(network, images, CPU), labels, settings, Stopwatch())
-    descent = Descent(network, labels, settings, generator, map_bytes)
+    space = survey(encode(network, images, CPU), labels, recipe, Stopwatch())
+    descent = Descent(network, labels, recipe, generator, map_bytes)
     if descent.head is not None:
         torch.nn.init.uniform_(descent.head.double().linear.weight, generator=torch.Generator().manual_seed(2))
     descent.optimizer.register_step_pre_hook(lambda *_: steps.append([w.grad.clone() for w in network.parameters()]))
@@ -138,14 +138,14 @@ def descended(images, labels, settings, map_bytes):
 
 
 @pytest.mark.parametrize("n_fitting", [1, 7, 39])
-@pytest.mark.parametrize("settings", [PAPER, replace(PAPER, views="turns", head_weight=1.0)], ids=["paper", "turns"])
+@pytest.mark.parametrize("settings", [PAPER, replace(PAPER, augmentation="turns", head_weight=1.0)], ids=["paper", "turns"])
 @pytest.mark.parametrize("sizes", ["one size", "two sizes"])
-def test_an_epoch_takes_the_same_steps_within_less_memory(sizes, settings, n_fitting, random):
+def test_an_epoch_takes_the_same_steps_within_less_memory(sizes, recipe, n_fitting, random):
     images = TwoSizes(random) if sizes == "two sizes" else some_images(random, 41)
     labels = torch.arange(41) % 2
-    n_whole, whole = descended(images, labels, settings, map_bytes=2**40)
+    n_whole, whole = descended(images, labels, recipe, map_bytes=2**40)
     memory = n_fitting * bytes_per_image(TextureFCN(2, 5, (4, 6)), 12, 12 if sizes == "two sizes" else 10)
-    n_pieces, pieces = descended(images, labels, settings, memory)
+    n_pieces, pieces = descended(images, labels, recipe, memory)
     assert n_whole == n_pieces > 10
     assert len(whole) == len(pieces) == (2 if sizes == "two sizes" else 1)
     for one, other in zip(whole, pieces, strict=True):
@@ -155,8 +155,8 @@ def test_an_epoch_takes_the_same_steps_within_less_memory(sizes, settings, n_fit
 
 def test_a_mini_batch_is_never_cut(random):
     images, labels = some_images(random, 40), torch.arange(40) % 2
-    settings = replace(PAPER, batch_size=16)
-    whole, cut = (descended(images, labels, settings, memory)[1] for memory in (2**40, 1))
+    recipe = replace(PAPER, batch_size=16)
+    whole, cut = (descended(images, labels, recipe, memory)[1] for memory in (2**40, 1))
     assert all(
         torch.equal(a, b) for one, other in zip(whole, cut, strict=True) for a, b in zip(one, other, strict=True)
     )
@@ -167,8 +167,8 @@ def trained(map_bytes):
     problem = Problem(images[..., None], torch.from_numpy(labels))
     generator = torch.Generator().manual_seed(1)
     network = TextureFCN(1, 4, (6, 8), generator=generator)
-    settings = replace(PAPER, optimizer="adadelta", learning_rate=0.1, weight_decay=0.1, stand_ins=True)
-    return Training(network, problem, settings, generator, map_bytes=map_bytes).run()
+    recipe = replace(PAPER, optimizer="adadelta", learning_rate=0.1, weight_decay=0.1, fallback_anchors=True)
+    return Training(network, problem, recipe, generator, map_bytes=map_bytes).run()
 
 
 def test_a_training_in_pieces_ends_where_the_other_one_does():

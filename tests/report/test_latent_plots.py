@@ -9,7 +9,7 @@ from lmfcn.benchmark.exhibit import Points
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.method.anchors import survey
 from lmfcn.method.history import Stopwatch
-from lmfcn.recipe import Settings
+from lmfcn.recipe import Recipe
 from lmfcn.report.curves import comparison_curves, support_curves, training_curves
 from lmfcn.report.latent_plots import anchor_figure, epoch_frame, latent_map, sample_images, shared_limits
 from lmfcn.report.style import CLASS_COLORS, as_png, as_svg
@@ -45,7 +45,7 @@ def space():
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(40) % 2
     latents = torch.randn(40, 2, generator=generator) + labels[:, None] * 1.5
-    return survey(latents, labels, Settings(), Stopwatch()), labels.numpy()
+    return survey(latents, labels, Recipe(), Stopwatch()), labels.numpy()
 
 
 @pytest.fixture(scope="module")

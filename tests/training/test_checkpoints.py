@@ -21,12 +21,12 @@ from lmfcn.training.checkpoints import Checkpoints, restore_training, training_s
 from lmfcn.util.tensor_files import FileError
 from some_training import QUICK, measured, problem_of, training_of
 
-PAPER = replace(QUICK, support_loss="pull", units="latent", batch_size="all", optimizer="adadelta")
+PAPER = replace(QUICK, support_loss="pull", distance_units="latent", batch_size="all", optimizer="adadelta")
 
 
-def stopped(textures, settings, n_epochs):
+def stopped(textures, recipe, n_epochs):
     """The state of a training that was stopped after some epochs."""
-    training = training_of(problem_of(textures), settings)
+    training = training_of(problem_of(textures), recipe)
     for epoch in range(n_epochs):
         training.history.append(training.train_epoch(epoch)[0])
     tensors, values = training_state(training)
@@ -35,12 +35,12 @@ def stopped(textures, settings, n_epochs):
 
 @pytest.mark.parametrize("settings", [QUICK, PAPER], ids=["adamw", "adadelta"])
 @pytest.mark.parametrize("n_epochs", [1, 2, 4])
-def test_a_restored_training_ends_as_one_that_was_never_stopped(textures, settings, n_epochs):
-    whole = training_of(problem_of(textures), settings)
+def test_a_restored_training_ends_as_one_that_was_never_stopped(textures, recipe, n_epochs):
+    whole = training_of(problem_of(textures), recipe)
     whole.run()
     # A new process would start from other weights and another generator.
-    resumed = training_of(problem_of(textures), settings, seed=9)
-    restore_training(resumed, *stopped(textures, settings, n_epochs))
+    resumed = training_of(problem_of(textures), recipe, seed=9)
+    restore_training(resumed, *stopped(textures, recipe, n_epochs))
     assert resumed.finished is (n_epochs == 4)
     resumed.run()
     assert measured(resumed.history) == measured(whole.history)

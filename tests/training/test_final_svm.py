@@ -3,15 +3,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given, recipe
 from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import oracles
 from lmfcn.method.kernel_svm import class_numbers
-from lmfcn.recipe import Settings
-from lmfcn.training.calibration import fit_sharpness, probabilities
+from lmfcn.recipe import Recipe
+from lmfcn.model import probabilities
+from lmfcn.training.calibration import fit_inverse_temperature
 from lmfcn.training.final_svm import (
     ALWAYS,
     C_FACTORS,
@@ -24,7 +25,7 @@ from lmfcn.training.final_svm import (
     within_class_whitening,
 )
 
-PLAIN = Settings(whiten=False)
+PLAIN = Recipe(whiten=False)
 
 
 def drawn(n: int = 60, n_classes: int = 3, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -38,8 +39,8 @@ def nobody(labels: torch.Tensor) -> torch.Tensor:
     return torch.full_like(labels, ALWAYS)
 
 
-def fit(latents, labels, folds, settings, weights=None):
-    return fit_final_svm(latents, labels, folds, settings, rules_of(settings, weights))
+def fit(latents, labels, folds, recipe, weights=None):
+    return fit_final_svm(latents, labels, folds, recipe, rules_of(recipe, weights))
 
 
 def test_without_folds_it_is_the_plain_svm_of_the_settings():
@@ -78,8 +79,8 @@ def test_the_likeliest_candidate_is_chosen_and_its_scores_are_those_of_svms_that
 
     def likeliest(part):
         def surprise(scores):
-            sharpness = fit_sharpness(scores[part], labels[30:][part])
-            likelihoods = probabilities(scores[part], sharpness).gather(1, labels[30:][part, None])
+            inverse_temperature = fit_inverse_temperature(scores[part], labels[30:][part])
+            likelihoods = probabilities(scores[part], inverse_temperature).gather(1, labels[30:][part, None])
             return -float(likelihoods.log().mean())
 
         return min(candidates, key=lambda key: surprise(candidates[key]))
@@ -104,7 +105,7 @@ def test_without_refit_the_settings_stand_but_folds_are_scored():
 def test_the_decision_learns_from_every_image():
     latents, labels = drawn(seed=2)
     folds = torch.where(torch.arange(60) < 30, ALWAYS, torch.arange(60) % 5)
-    final = fit(latents, labels, folds, Settings())
+    final = fit(latents, labels, folds, Recipe())
     assert (final.support >= 30).any()
     assert (final.support < 30).any()
     right = class_numbers(final.decision.scores(latents)) == labels
@@ -113,21 +114,21 @@ def test_the_decision_learns_from_every_image():
 
 def test_weights_and_balance_reach_the_final_svm():
     latents, labels = drawn(n_classes=2)
-    settings = replace(PLAIN, C=0.1, refit=False)
-    plain = fit(latents, labels, nobody(labels), settings)
-    weighted = fit(latents, labels, nobody(labels), settings, weights=1.0 + 9.0 * labels)
+    recipe = replace(PLAIN, C=0.1, refit=False)
+    plain = fit(latents, labels, nobody(labels), recipe)
+    weighted = fit(latents, labels, nobody(labels), recipe, weights=1.0 + 9.0 * labels)
     assert plain.decision.coefficients.abs().max() <= 0.1 + 1e-9
     assert weighted.decision.coefficients.abs().max() > 0.1
     rare = (torch.arange(60) < 4).long()
-    balanced = fit(latents, rare, nobody(rare), replace(settings, balanced=True))
+    balanced = fit(latents, rare, nobody(rare), replace(recipe, balanced=True))
     assert balanced.decision.coefficients.max() > 0.1
 
 
-@pytest.mark.parametrize("settings", [PLAIN, Settings()])
-def test_coinciding_images_do_not_stop_it(settings):
+@pytest.mark.parametrize("settings", [PLAIN, Recipe()])
+def test_coinciding_images_do_not_stop_it(recipe):
     latents, labels = drawn(12, 2)
     doubled = torch.cat([latents, latents])
-    final = fit(doubled, labels.repeat(2), torch.arange(24) % 3, settings)
+    final = fit(doubled, labels.repeat(2), torch.arange(24) % 3, recipe)
     assert bool(torch.isfinite(final.held_out_scores).all())
 
 
@@ -143,7 +144,7 @@ def whitened_twin(known, classes, others, C):
 def test_whitened_latents_are_measured_without_the_labels_of_the_images_that_judge():
     latents, labels = drawn()
     folds = torch.where(torch.arange(60) < 30, ALWAYS, torch.arange(60) // 3 % 5)
-    final = fit(latents, labels, folds, Settings(C=2.0))
+    final = fit(latents, labels, folds, Recipe(C=2.0))
     assert final.rule == Rule(2.0, whiten=True)
     for fold in range(5):
         others = folds != fold
@@ -163,14 +164,14 @@ def test_of_plain_and_whitened_rules_the_likeliest_is_chosen():
     latents[:, 0] += 0.8 * labels
     folds, rules = torch.arange(80) // 2 % 5, [Rule(10.0), Rule(10.0, whiten=True)]
     arrays = torch.from_numpy(latents), torch.from_numpy(labels)
-    final = fit_final_svm(*arrays, folds, Settings(), rules)
+    final = fit_final_svm(*arrays, folds, Recipe(), rules)
     assert final.rule.whiten
     round_ones = torch.from_numpy(random.normal(size=(80, 2)) + 1.5 * labels[:, None]), arrays[1]
-    assert not fit_final_svm(*round_ones, folds, Settings(), [Rule(0.1), Rule(1e4, whiten=True)]).rule.whiten
+    assert not fit_final_svm(*round_ones, folds, Recipe(), [Rule(0.1), Rule(1e4, whiten=True)]).rule.whiten
 
 
 def test_nothing_is_chosen_for_whitened_latents_nor_without_refit():
-    assert rules_of(Settings()) == [Rule(10.0, whiten=True)]
+    assert rules_of(Recipe()) == [Rule(10.0, whiten=True)]
     assert rules_of(replace(PLAIN, refit=False)) == [Rule(10.0)]
     assert len(rules_of(PLAIN)) == len(C_FACTORS) * len(GAMMA_FACTORS)
     assert rules_of(PLAIN)[0] == Rule(10.0)
@@ -180,7 +181,7 @@ def test_a_part_whose_images_coincide_has_the_scale_of_all():
     latents = torch.zeros(6, 2, dtype=torch.float64)
     latents[5] = 1.0
     labels, folds = torch.tensor([0, 1, 0, 1, 0, 1]), torch.tensor([ALWAYS, ALWAYS, ALWAYS, ALWAYS, 0, 1])
-    final = fit(latents, labels, folds, Settings())
+    final = fit(latents, labels, folds, Recipe())
     assert bool(torch.isfinite(final.held_out_scores).all())
     assert final.held_out_scores.shape == (2, 1)
 
@@ -211,7 +212,7 @@ def drawn_whitening(n_images: int, n_latents: int, n_classes: int, seed: int) ->
     return latents + 3 * labels[:, None], labels
 
 
-@settings(deadline=None, max_examples=30)
+@recipe(deadline=None, max_examples=30)
 @given(st.integers(4, 20), st.integers(1, 5), st.integers(1, 4), st.integers(0, 10**6))
 def test_the_covariance_agrees_with_its_slow_twin(n_images, n_latents, n_classes, seed):
     latents, labels = drawn_whitening(n_images, n_latents, n_classes, seed)
@@ -219,7 +220,7 @@ def test_the_covariance_agrees_with_its_slow_twin(n_images, n_latents, n_classes
     assert within_class_covariance(latents, labels).numpy() == pytest.approx(np.array(expected), abs=1e-9)
 
 
-@settings(deadline=None, max_examples=30)
+@recipe(deadline=None, max_examples=30)
 @given(st.integers(8, 30), st.integers(1, 6), st.floats(0.1, 1.0), st.integers(0, 10**6))
 def test_whitened_latents_scatter_alike_in_all_directions(n_images, n_latents, shrinkage, seed):
     latents, labels = drawn_whitening(n_images, n_latents, 2, seed)

@@ -144,9 +144,9 @@ def test_the_last_svm_has_the_rule_that_held_out_images_chose(data, monkeypatch,
     asked = []
     fit = fitting.fit_final_svm
 
-    def watch(latents, labels, folds, settings, rules):
+    def watch(latents, labels, folds, recipe, rules):
         asked.append((len(labels), rules))
-        return fit(latents, labels, folds, settings, rules)
+        return fit(latents, labels, folds, recipe, rules)
 
     monkeypatch.setattr(fitting, "fit_final_svm", watch)
     train, validation = data
@@ -162,9 +162,9 @@ def test_class_weights_reach_both_fits_of_the_last_svm(data, monkeypatch):
     seen = []
     fit = fitting.fit_final_svm
 
-    def watch(latents, labels, folds, settings, rules):
+    def watch(latents, labels, folds, recipe, rules):
         seen.append((labels, rules[0].weights))
-        return fit(latents, labels, folds, settings, rules)
+        return fit(latents, labels, folds, recipe, rules)
 
     monkeypatch.setattr(fitting, "fit_final_svm", watch)
     train, validation = data

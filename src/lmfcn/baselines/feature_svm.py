@@ -22,8 +22,8 @@ from lmfcn.data.splits import make_folds
 from lmfcn.data.training_data import LabelledImages, TrainingData
 from lmfcn.method.history import TrainingError
 from lmfcn.method.kernel_svm import balanced_accuracy, class_numbers, has_spread
-from lmfcn.recipe import Settings
-from lmfcn.training.calibration import probabilities
+from lmfcn.model import probabilities
+from lmfcn.recipe import Recipe
 from lmfcn.training.estimator import ImageClassifier
 from lmfcn.training.final_svm import ALWAYS, FinalSVM, Rule, fit_final_svm, grid
 from lmfcn.training.fit import N_FOLDS, calibrated, judging_folds
@@ -147,7 +147,7 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
         folds = torch.from_numpy(self._folds(parts, random)).to(features.device)
         final = self._fit_svm(features, labels, folds)
         held_out = data.validation is not None or not self.learns_features
-        self._decision, self._calibration = calibrated(final, labels, Settings().prior_shift, held_out=held_out)
+        self._decision, self._calibration = calibrated(final, labels, Recipe().prior_shift, held_out=held_out)
         self.classes_, self._form = data.classes, data.form
         self.C_, self.whitened_, self.n_support_ = final.rule.C, final.rule.whiten, len(final.support)
         self.calibration_error_ = self._calibration.error
@@ -168,11 +168,11 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
 
     def rules(self) -> list[Rule]:
         """Return the rules that cross-validation chooses from."""
-        own = Rule(Settings().C)
+        own = Rule(Recipe().C)
         return [*grid(own, C_FACTORS, GAMMA_FACTORS), replace(own, whiten=True)]
 
     def _fit_svm(self, features: Tensor, labels: Tensor, folds: Tensor) -> FinalSVM:
-        return fit_final_svm(features, labels, folds, Settings(), self.rules())
+        return fit_final_svm(features, labels, folds, Recipe(), self.rules())
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the label (n,) of every image, the most probable one."""
@@ -182,7 +182,7 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return probabilities (n, n_classes), calibrated on held-out scores."""
         scores = self._scores(X)
-        return probabilities(scores, self._calibration.sharpness).numpy()
+        return probabilities(scores, self._calibration.inverse_temperature).numpy()
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return the scores (n, n_classes); for two classes one (n,), positive for `classes_[1]`."""

@@ -13,7 +13,7 @@ from lmfcn.data.arrays import RandomState
 from lmfcn.data.training_data import TrainingData
 from lmfcn.method.kernel_svm import Decision, fit_margin, gamma_from_scale, latent_scale, rbf_kernel, squared_distances
 from lmfcn.method.network import TextureFCN
-from lmfcn.recipe import Settings
+from lmfcn.recipe import Recipe
 from lmfcn.training.first_filters import start_first_filters
 from lmfcn.util.checks import check_choice
 from lmfcn.util.packages import needs
@@ -121,7 +121,7 @@ class MetricCriterion(Criterion):
 
     def scores(self, latents: Tensor, seen: Tensor, seen_labels: Tensor) -> Tensor:
         """Return the scores (m, n_scores) of an SVM on the training latents, as LMFCN fits one in every epoch."""
-        settings = Settings()
+        settings = Recipe()
         scale = latent_scale(seen, standardize=settings.standardize)
         seen = scale.apply(seen)
         gamma = gamma_from_scale(seen, settings.gamma_factor)

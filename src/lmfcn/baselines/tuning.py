@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from lmfcn.data.arrays import as_generator
 from lmfcn.method.history import TrainingError
-from lmfcn.recipe import Settings
+from lmfcn.recipe import Recipe
 
 RATES = (3e-4, 1e-3)
 MORE_DECAY = 0.1
@@ -29,7 +29,7 @@ def candidates_for(estimator: Any) -> list[dict[str, Any]]:
     if "learning_rate" not in parameters:
         return [{}]
     # LMFCN leaves open what its recipe decides.
-    rate = Settings().learning_rate if parameters["learning_rate"] is None else parameters["learning_rate"]
+    rate = Recipe().learning_rate if parameters["learning_rate"] is None else parameters["learning_rate"]
     other = RATES[0] if rate > RATES[0] else RATES[1]
     candidates: list[dict[str, Any]] = [{}, {"learning_rate": other}, {"weight_decay": MORE_DECAY}]
     if (parameters.get("first_filters"), parameters.get("views")) == ("random", "none"):

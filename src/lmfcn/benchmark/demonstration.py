@@ -15,7 +15,7 @@ from lmfcn.data.arrays import as_generator
 from lmfcn.data.datasets import make_gaussians
 from lmfcn.method.anchors import LatentSpace
 from lmfcn.method.history import EpochRecord, History
-from lmfcn.recipe import Settings
+from lmfcn.recipe import Recipe
 
 Labelled = tuple[np.ndarray, np.ndarray]
 
@@ -63,7 +63,7 @@ def run_demo(settings: DemoSettings, *, verbose: bool = True) -> DemoResult:
     """Draw the images, train the three models one after the other and test each once."""
     train, validation, test = _draw(settings)
     spaces: list[LatentSpace] = []
-    recipe = Settings()
+    recipe = Recipe()
     shared: dict[str, Any] = {"epochs": settings.epochs, "random_state": settings.seed, "verbose": verbose}
     ours: dict[str, Any] = {"sv_close": 5, "wr_close": 1, "sh_close": 0, **shared}
     # What the figures show is then all images that it learns from, and all that the SVM at the end sees.

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import torch
@@ -11,9 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import batch_norm, conv2d
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from lmfcn.method.network import TextureFCN
-
-PRECISIONS = ("auto", "float32", "bfloat16")
+if TYPE_CHECKING:
+    from lmfcn.method.network import TextureFCN
 
 
 def uses_bfloat16(precision: str) -> bool:
@@ -203,7 +202,7 @@ _FEWEST_REFRESHING = 32
 they are computed again for every layer."""
 
 
-def refresh_and_encode(network: TextureFCN, images: Images, device: torch.device) -> Tensor:
+def refresh_and_encode(network: "TextureFCN", images: Images, device: torch.device) -> Tensor:
     """Set the statistics of every batch normalisation to those of `images`; return the latents (n, n_latents).
 
     Running averages lag behind the weights: on a small set they need many epochs to catch up, and until then the
@@ -258,7 +257,7 @@ def _refresh_block(
     return pooled
 
 
-def _refresh_again_and_again(network: TextureFCN, pixels: Callable[[], Iterable[Tensor]], shares: Tensor) -> None:
+def _refresh_again_and_again(network: "TextureFCN", pixels: Callable[[], Iterable[Tensor]], shares: Tensor) -> None:
     """Set the statistics layer by layer, each time from the pixels: slower, but one batch in memory."""
     before: list[nn.Module] = []
     for layer in network.features:
@@ -290,7 +289,7 @@ def mean_and_variance(maps: Tensor) -> tuple[Tensor, Tensor]:
     return mean, variance * ((n_values - 1) / n_values)
 
 
-def _maps_in_memory(network: TextureFCN, images: Images) -> int:
+def _maps_in_memory(network: "TextureFCN", images: Images) -> int:
     """Return of how many images all maps of a layer may be kept."""
     pixels, most_values = largest_image(images), 1
     for convolution, _, pool in network.blocks():

@@ -19,9 +19,10 @@ from lmfcn.data.arrays import check_class_sizes, check_labels
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.splits import check_groups
 from lmfcn.method.kernel_svm import class_numbers, gamma_from_scale, latent_scale, rbf_kernel, squared_distances
+from lmfcn.model import probabilities
 from lmfcn.model_file import load
-from lmfcn.recipe import Settings
-from lmfcn.training.calibration import fit_sharpness, probabilities
+from lmfcn.recipe import Recipe
+from lmfcn.training.calibration import fit_inverse_temperature
 from lmfcn.training.final_svm import ALWAYS, Rule, choose_rule, fixed
 from lmfcn.training.fit import judging_folds
 from lmfcn.util.files import write_text
@@ -59,8 +60,8 @@ def latents_for_audit(
             pooling="all", first_filters="decorrelated", device=device, random_state=seed, verbose=verbose
         )
         return untrained.fit(images).transform(images), "The images were encoded by an untrained network."
-    # Without closing epochs: the network learns the labels of fewer images, and so fewer wrong ones by heart.
-    trained = LMFCNClassifier(closing_epochs=0, device=device, random_state=seed, verbose=verbose).fit(images)
+    # Without refit epochs the network learns the labels of fewer images, and so fewer wrong ones by heart.
+    trained = LMFCNClassifier(recipe=Recipe(refit_epochs=0), device=device, random_state=seed, verbose=verbose).fit(images)
     latents = trained.model_.latents(images).cpu().numpy()
     return latents, "The images were encoded by a model that was trained on them as they are labelled."
 
@@ -168,7 +169,7 @@ def audit(
     check_class_sizes(classes, numbers, smallest=2)
     check_kernel_memory(len(latents))
     groups = None if groups is None else check_groups(groups, len(latents))
-    settings = Settings()
+    settings = Recipe()
     there = torch.from_numpy(np.asarray(latents, dtype=np.float64))
     there = latent_scale(there, standardize=True).apply(there)
     squared = squared_distances(there)
@@ -225,7 +226,7 @@ def _held_out(rule: Rule, kernel: Tensor, targets: Tensor, folds: Tensor) -> tup
     wrong = np.zeros(len(targets))
     if held_out.any():
         mine = targets[folds != ALWAYS]
-        predicted[held_out] = probabilities(scores, fit_sharpness(scores, mine)).numpy()
+        predicted[held_out] = probabilities(scores, fit_inverse_temperature(scores, mine)).numpy()
         wrong[held_out] = (class_numbers(scores) != mine).numpy()
     return predicted, wrong
 

@@ -9,8 +9,7 @@ import torch
 from lmfcn.compute.resources import to_cpu_double
 from lmfcn.explain.gallery import Gallery
 from lmfcn.explain.score_map import ClassScore, ScoreMap, class_number, raw_latents, score_map, support_classes
-from lmfcn.model import TextureModel
-from lmfcn.training.calibration import probabilities
+from lmfcn.model import TextureModel, probabilities
 
 
 @dataclass(frozen=True)
@@ -189,7 +188,7 @@ def explain(
     image = image[..., None] if image.ndim == 2 else image
     raw = raw_latents(model, image)
     latent = model.decision.scale.apply(raw).cpu().numpy()[0]
-    predicted = probabilities(to_cpu_double(model.decision.scores(raw)), model.calibration.sharpness).numpy()
+    predicted = probabilities(to_cpu_double(model.decision.scores(raw)), model.calibration.inverse_temperature).numpy()
     classes = [str(name) for name in model.classes.tolist()]
     best = classes[int(predicted.argmax())]
     found = deciding(model, latent, best if label is None else label)

@@ -15,8 +15,7 @@ from lmfcn import __version__
 from lmfcn.data.arrays import SMALLEST_SIDE
 from lmfcn.export.agreement import TOLERANCE, Agreement, Answers, all_batches, compare
 from lmfcn.export.graph import OUTPUTS, check_place, check_tolerance, exportable, silence, trace
-from lmfcn.model import TextureModel
-from lmfcn.training.calibration import least_probability
+from lmfcn.model import TextureModel, least_probability
 from lmfcn.util.files import write_bytes
 from lmfcn.util.packages import needs
 from lmfcn.util.progress import item_progress
@@ -41,7 +40,7 @@ def describe(model: TextureModel, agreement: Agreement, tolerance: float) -> dic
 
 def fingerprint(model: TextureModel) -> str:
     """Return 32 hexadecimal digits that depend on everything that a prediction depends on."""
-    constants = (model.gamma, model.calibration.sharpness, model.classes.tolist(), model.form)
+    constants = (model.gamma, model.calibration.inverse_temperature, model.classes.tolist(), model.form)
     digest = hashlib.blake2b(repr(constants).encode(), digest_size=16)
     for name, tensor in model.state_dict().items():
         digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())

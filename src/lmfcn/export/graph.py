@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from lmfcn.compute.encode import fold_batch_norm, scale_pixels
 from lmfcn.compute.resources import CPU
 from lmfcn.data.image_form import ImageForm
-from lmfcn.model import TextureModel
-from lmfcn.training.calibration import probabilities
+from lmfcn.model import TextureModel, probabilities
 
 
 def exportable(model: Any) -> TextureModel:
@@ -64,12 +63,12 @@ class Graph(nn.Module):
         for network in self.networks.members:  # type: ignore[union-attr]
             network.average = mean_of_means
         self.decision = model.decision
-        self.sharpness = model.calibration.sharpness
+        self.inverse_temperature = model.calibration.inverse_temperature
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return class numbers (b,), scores (b, n_scores) and probabilities (b, n_classes) of images (b, h, w, c)."""
         scores = self.decision.scores(self.networks(scale_pixels(images)))
-        predicted = probabilities(scores, self.sharpness)
+        predicted = probabilities(scores, self.inverse_temperature)
         return predicted.argmax(dim=1), scores, predicted
 
 

@@ -13,7 +13,7 @@ from lmfcn.maps.grid import Box, MapGrid, pieces
 from lmfcn.maps.windows import PatchAxis, window_maps, window_sums
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.method.network import TextureFCN
-from lmfcn.training.calibration import probabilities
+from lmfcn.model import probabilities
 
 _USUAL_WINDOW = 64
 
@@ -54,14 +54,14 @@ class Mapper:
     networks : sequence of TextureFCN
         In eval mode.
     decision : Decision
-    sharpness : float
+    inverse_temperature : float
         Of the calibration.
     """
 
-    def __init__(self, networks: Sequence[TextureFCN], decision: Decision, sharpness: float) -> None:
+    def __init__(self, networks: Sequence[TextureFCN], decision: Decision, inverse_temperature: float) -> None:
         self._networks = [cast("TextureFCN", fold_batch_norm(network)) for network in networks]
         self._decision = decision
-        self._sharpness = sharpness
+        self._inverse_temperature = inverse_temperature
         self._depth = len(networks[0].widths)
         self.n_classes = max(2, len(decision.intercepts))
         self.n_latents = sum(network.n_latents for network in networks)
@@ -139,4 +139,4 @@ class Mapper:
 
     def _decide(self, latents: Tensor) -> np.ndarray:
         scores = self._decision.scores(latents.reshape(-1, self.n_latents))
-        return probabilities(scores, self._sharpness).reshape(*latents.shape[:2], -1).cpu().numpy()
+        return probabilities(scores, self._inverse_temperature).reshape(*latents.shape[:2], -1).cpu().numpy()

@@ -22,7 +22,7 @@ from lmfcn.method.kernel_svm import (
     rbf_kernel,
     squared_distances,
 )
-from lmfcn.recipe import Settings
+from lmfcn.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class LatentSpace:
 
 
 def survey(
-    latents: Tensor, labels: Tensor, settings: Settings, clock: Stopwatch, weights: Tensor | None = None
+    latents: Tensor, labels: Tensor, recipe: Recipe, clock: Stopwatch, weights: Tensor | None = None
 ) -> LatentSpace:
     """Take steps 2 to 4 on the latents *T* (n, phi) as the network gives them.
 
@@ -184,37 +184,37 @@ def survey(
     `weights` (n,) are factors on the price of a margin violation.
     """
     with clock("svm"):
-        scale = latent_scale(latents, standardize=settings.standardize)
+        scale = latent_scale(latents, standardize=recipe.standardize)
         latents = scale.apply(latents)
         squared = squared_distances(latents)
-        gamma = gamma_from_scale(latents, settings.gamma_factor) if settings.gamma == "scale" else settings.gamma
+        gamma = gamma_from_scale(latents, recipe.gamma_factor) if recipe.gamma == "scale" else recipe.gamma
         kernel = rbf_kernel(squared, gamma)
-        margin = fit_margin(kernel, labels, settings.C, balanced=settings.balanced, weights=weights)
+        margin = fit_margin(kernel, labels, recipe.C, balanced=recipe.balanced, weights=weights)
         del kernel  # as large as the distances, which the anchors still need
     with clock("anchors"):
-        anchors = choose_anchors(distances_in_place(squared), labels, margin, settings)
-    loss_unit = math.sqrt(gamma) if settings.units == "kernel" else 1.0
+        anchors = choose_anchors(distances_in_place(squared), labels, margin, recipe)
+    loss_unit = math.sqrt(gamma) if recipe.distance_units == "kernel" else 1.0
     decision = Decision(scale, gamma, latents[margin.support], margin.coefficients, margin.intercepts)
     return LatentSpace(latents, margin, anchors, decision, loss_unit)
 
 
-def choose_anchors(distances: Tensor, labels: Tensor, margin: Margin, settings: Settings) -> EpochAnchors:
+def choose_anchors(distances: Tensor, labels: Tensor, margin: Margin, recipe: Recipe) -> EpochAnchors:
     """Give every member of S, Q and R its anchors; a term with 0 anchors moves nobody."""
     nobody = margin.settled[:0]
-    support = margin.support if settings.sv_close else nobody
-    misclassified = margin.misclassified if settings.wr_close else nobody
-    settled = margin.settled if settings.sh_close else nobody
-    any_class = settings.correction_class == "any"
+    support = margin.support if recipe.sv_close else nobody
+    misclassified = margin.misclassified if recipe.wr_close else nobody
+    settled = margin.settled if recipe.sh_close else nobody
+    any_class = recipe.correction_class == "any"
     pool = margin.settled
-    if settings.stand_ins:
+    if recipe.fallback_anchors:
         pool = with_stand_ins(labels, margin.settled, margin.misclassified)
-    own = support_anchors(distances, labels, support, pool, settings.sv_close)
-    other = opposite_anchors(distances, labels, support, pool, settings.sv_close)
-    if settings.support_loss == "contrast":
+    own = support_anchors(distances, labels, support, pool, recipe.sv_close)
+    other = opposite_anchors(distances, labels, support, pool, recipe.sv_close)
+    if recipe.support_loss == "contrast":
         own = own.only_where(other.valid.any(dim=1))  # nothing to compare with is as bad as no anchor
     return EpochAnchors(
         own,
-        correction_anchors(distances, labels, misclassified, margin.support, settings.wr_close, any_class=any_class),
-        opposite_anchors(distances, labels, settled, margin.settled, settings.sh_close),
+        correction_anchors(distances, labels, misclassified, margin.support, recipe.wr_close, any_class=any_class),
+        opposite_anchors(distances, labels, settled, margin.settled, recipe.sh_close),
         other,
     )

@@ -16,9 +16,7 @@ from lmfcn.method.history import TrainingError
 from lmfcn.method.losses import Pairs, contrast_loss, correction_loss, separation_loss, support_loss
 from lmfcn.method.network import TextureFCN
 from lmfcn.method.whole_batch import bytes_per_image, latents_in_pieces
-from lmfcn.recipe import Settings
-
-VIEWS = ("none", "flips", "turns")
+from lmfcn.recipe import Recipe
 
 MAP_BYTES = 2**29
 """Memory for the maps of a batch of all images; a larger batch is computed in pieces."""
@@ -38,7 +36,7 @@ class Losses:
         return self.support + self.correction + self.separation
 
 
-def losses(moved: Tensor, images: Tensor, space: LatentSpace, settings: Settings) -> Losses:
+def losses(moved: Tensor, images: Tensor, space: LatentSpace, recipe: Recipe) -> Losses:
     """Return the three terms for some of the moving images.
 
     Parameters
@@ -51,12 +49,12 @@ def losses(moved: Tensor, images: Tensor, space: LatentSpace, settings: Settings
         The start of the epoch; anchors are rows of its latents.
     """
     moved, latents = moved * space.loss_unit, space.latents * space.loss_unit
-    squared = settings.distance == "squared"
+    squared = recipe.distance == "squared"
     own = _pairs(space.anchors.support, moved, images, latents)
-    if settings.support_loss == "pull":
+    if recipe.support_loss == "pull":
         support = support_loss(*own, squared=squared)
     else:
-        support = contrast_loss(own, _pairs(space.anchors.contrast, moved, images, latents), settings.sharpness)
+        support = contrast_loss(own, _pairs(space.anchors.contrast, moved, images, latents), recipe.contrast_scale)
     correction = correction_loss(*_pairs(space.anchors.correction, moved, images, latents), squared=squared)
     separation = separation_loss(*_pairs(space.anchors.opposite, moved, images, latents))
     return Losses(support, correction, separation)
@@ -108,31 +106,31 @@ class Descent:
         self,
         network: TextureFCN,
         labels: Tensor,
-        settings: Settings,
+        recipe: Recipe,
         generator: torch.Generator,
         map_bytes: int = MAP_BYTES,
     ) -> None:
         self.network = network
         self.labels = labels
-        self.settings = settings
+        self.recipe = recipe
         self.generator = generator
         self.map_bytes = map_bytes
-        self.bfloat16 = uses_bfloat16(settings.precision)
-        self.head = Head(network.n_latents, labels) if settings.head_weight else None
-        rate, decay = settings.learning_rate, settings.weight_decay
+        self.bfloat16 = uses_bfloat16(recipe.precision)
+        self.head = Head(network.n_latents, labels) if recipe.head_weight else None
+        rate, decay = recipe.learning_rate, recipe.weight_decay
         weights: list[dict[str, Any]] = [{"params": list(network.parameters()), "factor": 1.0}]
         if self.head is not None:
-            weights.append({"params": list(self.head.parameters()), "factor": settings.head_rate})
+            weights.append({"params": list(self.head.parameters()), "factor": recipe.head_rate})
         self.optimizer: torch.optim.Optimizer
-        if settings.optimizer == "adamw":
+        if recipe.optimizer == "adamw":
             self.optimizer = torch.optim.AdamW(weights, lr=rate, weight_decay=decay)
         else:
             self.optimizer = torch.optim.Adadelta(weights, lr=rate, rho=0.65, eps=1e-6, weight_decay=decay)
 
     def start_epoch(self, epoch: int) -> float:
         """Set the learning rate of an epoch, on half a cosine from first to final rate, and return it."""
-        settings = self.settings
-        rate = cosine_rate(settings.learning_rate, settings.final_rate, epoch / settings.epochs)
+        recipe = self.recipe
+        rate = cosine_rate(recipe.learning_rate, recipe.final_rate, epoch / recipe.n_epochs)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["factor"]
         return rate
@@ -162,7 +160,7 @@ class Descent:
 
         Terms with a weight of 0 move nothing.
         """
-        anchored = space.anchors.moved if self.settings.anchor_weight else space.margin.support[:0]
+        anchored = space.anchors.moved if self.recipe.anchor_weight else space.margin.support[:0]
         if self.head is None:
             return anchored
         return torch.cat([anchored, space.margin.support]).unique()
@@ -171,63 +169,64 @@ class Descent:
         """Tell whether a term that is switched on costs something for at least one of the images (b,)."""
         if self.head is not None and bool(torch.isin(images, space.margin.support).any()):
             return True
-        return bool(self.settings.anchor_weight) and bool(torch.isin(images, space.anchors.anchored).any())
+        return bool(self.recipe.anchor_weight) and bool(torch.isin(images, space.anchors.anchored).any())
 
     def _latents(self, images: Images, batch: np.ndarray, device: torch.device) -> Tensor:
         """Return the latents (b, n_latents) of a batch in train mode; a whole set that is too large goes in pieces."""
         with convolutions_in(bfloat16=self.bfloat16, device=device):
             # The memory of a mini-batch is the user's choice, by its size; pieces would only make it slower.
-            if self.settings.batch_size == "all":
+            if self.recipe.batch_size == "all":
                 height, width = take(images, batch[:1]).shape[1:3]
                 n_fitting = max(1, self.map_bytes // bytes_per_image(self.network, height, width))
                 if len(batch) > n_fitting:
-                    views = Views(len(batch), self.settings.views, self.generator, square=height == width)
+                    kind, square = self.recipe.augmentation, height == width
+                    augmentation = Augmentation(len(batch), kind, self.generator, square=square)
 
                     def pixels(part: slice) -> Tensor:
-                        return views.show(to_batch(take(images, batch[part]), device), part)
+                        return augmentation.apply(to_batch(take(images, batch[part]), device), part)
 
                     return latents_in_pieces(self.network, pixels, len(batch), n_fitting)
-            shown = random_views(to_batch(take(images, batch), device), self.settings.views, self.generator)
+            shown = augment(to_batch(take(images, batch), device), self.recipe.augmentation, self.generator)
             latents: Tensor = self.network(shown)
             return latents
 
     def _loss(self, latents: Tensor, images: Tensor, space: LatentSpace) -> Tensor:
         loss = latents.new_zeros(())
-        if self.settings.anchor_weight:
+        if self.recipe.anchor_weight:
             moved = space.decision.scale.apply(latents)
-            loss = self.settings.anchor_weight * losses(moved, images, space, self.settings).total
+            loss = self.recipe.anchor_weight * losses(moved, images, space, self.recipe).total
         supports = torch.isin(images, space.margin.support)
         if self.head is not None and bool(supports.any()):
-            loss = loss + self.settings.head_weight * self.head(latents[supports], self.labels[images[supports]])
+            loss = loss + self.recipe.head_weight * self.head(latents[supports], self.labels[images[supports]])
         return loss
 
     def _batches(self, images: Images, moved: np.ndarray) -> Iterator[np.ndarray]:
-        size = len(moved) if self.settings.batch_size == "all" else self.settings.batch_size
-        for _ in range(self.settings.passes if len(moved) else 0):
+        size = len(moved) if self.recipe.batch_size == "all" else self.recipe.batch_size
+        for _ in range(self.recipe.passes if len(moved) else 0):
             yield from shuffled_batches(images, moved, size, self.generator)
 
 
-class Views:
-    """How each image of a batch is laid down, at random: "flips" in both directions, "turns" also at the diagonal.
+class Augmentation:
+    """Random flips of each image of a batch: "flips" in both directions, "dihedral" also at the diagonal.
 
-    The eight ways to lay a square down. Images that are not square are not turned.
+    The latter are all eight flips and quarter turns of a square. Images that are not square are only flipped.
 
     Parameters
     ----------
     n_images : int
         Images of the batch.
-    views : {"none", "flips", "turns"}
+    kind : {"none", "flips", "dihedral"}
     generator : torch.Generator
     square : bool
         Whether height and width are the same.
     """
 
-    def __init__(self, n_images: int, views: str, generator: torch.Generator, *, square: bool) -> None:
-        n_changes = 0 if views == "none" else 3 if views == "turns" and square else 2
+    def __init__(self, n_images: int, kind: str, generator: torch.Generator, *, square: bool) -> None:
+        n_changes = 0 if kind == "none" else 3 if kind == "dihedral" and square else 2
         self.chosen = [torch.rand(n_images, generator=generator) < 0.5 for _ in range(n_changes)]
 
-    def show(self, pixels: Tensor, part: slice = slice(None)) -> Tensor:
-        """Return the images (b, c, h, w) of a part of the batch as they are laid down."""
+    def apply(self, pixels: Tensor, part: slice = slice(None)) -> Tensor:
+        """Return the images (b, c, h, w) of a part of the batch, flipped as chosen."""
         changes: list[Callable[[Tensor], Tensor]] = [lambda batch: batch.flip(2), lambda batch: batch.flip(3)]
         changes += [lambda batch: batch.transpose(2, 3)]
         for change, chosen in zip(changes, self.chosen, strict=False):
@@ -236,10 +235,10 @@ class Views:
         return pixels
 
 
-def random_views(pixels: Tensor, views: str, generator: torch.Generator) -> Tensor:
-    """Lay each image of a batch (b, c, h, w) down at random, as `Views` says."""
+def augment(pixels: Tensor, kind: str, generator: torch.Generator) -> Tensor:
+    """Flip each image of a batch (b, c, h, w) at random, as `Augmentation` says."""
     square = pixels.shape[2] == pixels.shape[3]
-    return Views(len(pixels), views, generator, square=square).show(pixels)
+    return Augmentation(len(pixels), kind, generator, square=square).apply(pixels)
 
 
 def cosine_rate(first: float, final_share: float, progress: float) -> float:

@@ -1,8 +1,8 @@
-"""One network from first to last epoch: the epoch's five steps, the loop, the epoch that is kept."""
+"""The five steps of an epoch, the loop over the epochs, and the selection of the epoch that counts."""
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,7 @@ from lmfcn.method.backpropagation import MAP_BYTES, Descent, losses
 from lmfcn.method.history import EpochRecord, History, Stopwatch, TrainingError
 from lmfcn.method.kernel_svm import Decision, balanced_accuracy, class_numbers, has_spread
 from lmfcn.method.network import TextureFCN
-from lmfcn.recipe import Settings
-from lmfcn.training.final_svm import ALWAYS, fit_final_svm, rules_of
+from lmfcn.recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -29,11 +28,9 @@ class Problem:
     labels : Tensor (n,)
         Their classes 0, 1, ..., on the network's device.
     validation_images, validation_labels
-        The same for choosing the epoch.
+        The same for the selection of the epoch.
     weights : Tensor (n,), optional
-        Factor on the price of a margin violation for each image.
-    beside, validation_beside : Tensor (n, d) and (m, d), optional
-        What the last SVM will see of every image besides the network's latents.
+        Factor on C for each image.
     """
 
     images: Images
@@ -41,12 +38,10 @@ class Problem:
     validation_images: Images | None = None
     validation_labels: Tensor | None = None
     weights: Tensor | None = None
-    beside: Tensor | None = None
-    validation_beside: Tensor | None = None
 
 
 @dataclass(frozen=True)
-class KeptEpoch:
+class SelectedEpoch:
     """A network and the SVM of the same epoch, copies that later epochs do not change, and its validation accuracy."""
 
     epoch: int
@@ -58,15 +53,48 @@ class KeptEpoch:
 
 @dataclass(frozen=True)
 class Trained:
-    """What is left of a training when it has ended, with a message if it ended early: by itself or `interrupted`."""
+    """The result of a training, with a message if it ended early: by itself, by a callback, or `interrupted`."""
 
-    kept: KeptEpoch
+    selected: SelectedEpoch
     history: History[EpochRecord]
     message: str | None = None
     interrupted: bool = False
 
 
-Observer = Callable[[EpochRecord, LatentSpace], None]
+Judge = Callable[[Tensor, Tensor, LatentSpace], Tensor]
+"""Returns scores (m, n_scores) of validation latents (m, phi), given the training latents (n, phi) of the epoch."""
+
+
+def judge_by_epoch_svm(latents: Tensor, validation_latents: Tensor, space: LatentSpace) -> Tensor:  # noqa: ARG001
+    """Return the scores of the epoch's own SVM, as in the paper."""
+    return space.decision.scores(validation_latents)
+
+
+class Callback:
+    """Follows the training of a network: override the moments that you need.
+
+    With one network per class, the moments of all networks reach the same callback, one network after the other.
+
+    Examples
+    --------
+    >>> from lmfcn import Callback, LMFCNClassifier, make_gaussians
+    >>> class StopWhenSettled(Callback):
+    ...     def on_epoch_end(self, training, record, space):
+    ...         if record.n_misclassified == 0:
+    ...             training.stop("no image is misclassified")
+    >>> X, y = make_gaussians(n_per_class=12, size=16, random_state=0)
+    >>> classifier = LMFCNClassifier(epochs=2, latent_dim=4, random_state=0)
+    >>> classifier = classifier.fit(X, y, callbacks=[StopWhenSettled()])
+    """
+
+    def on_training_start(self, training: "Training") -> None:
+        """Before the first epoch. After a resumption, `training.history` already has records."""
+
+    def on_epoch_end(self, training: "Training", record: EpochRecord, space: LatentSpace) -> None:
+        """After every epoch, with its record and its latent space; `training.history` ends with the record."""
+
+    def on_training_end(self, training: "Training", result: Trained) -> None:
+        """After the last epoch, also if the training ended early."""
 
 
 class Training:
@@ -79,78 +107,86 @@ class Training:
     network : TextureFCN
         Trained in place.
     problem : Problem
-    settings : Settings
+    recipe : Recipe
+        With a number of epochs.
     generator : torch.Generator
         Decides the order of the images.
-    observe : callable, optional
-        Called with the record and the latent space of every epoch.
-    save : callable, optional
-        Called with the training after every epoch, for a checkpoint.
-    n_before : int, default=0
+    callbacks : sequence of Callback
+        Called in this order.
+    judge : callable
+        How the validation images of an epoch are scored.
+    first_epoch : int, default=0
         Number of the first epoch: how many there were in the phase before this one.
     map_bytes : int, optional
-        Memory for the maps of a batch of all images; a larger one is computed in pieces.
+        Memory for the maps of a batch of all images; a larger batch is computed in pieces.
 
     Attributes
     ----------
-    kept : KeptEpoch
-        The epoch that `settings.keep` asks for; without validation images the last one.
+    selected : SelectedEpoch
+        The epoch that `recipe.epoch_selection` asks for; without validation images the last one.
     history : History of EpochRecord
-        One record more than there are rounds of back-propagation: the last one measures what the last
-        round achieved.
+        One record more than there are rounds of back-propagation: the last one measures what the last round achieved.
     """
 
-    kept: KeptEpoch
+    selected: SelectedEpoch
 
     def __init__(
         self,
         network: TextureFCN,
         problem: Problem,
-        settings: Settings,
+        recipe: Recipe,
         generator: torch.Generator,
-        observe: Observer | None = None,
-        save: "Callable[[Training], None] | None" = None,
-        n_before: int = 0,
+        *,
+        callbacks: Sequence[Callback] = (),
+        judge: Judge = judge_by_epoch_svm,
+        first_epoch: int = 0,
         map_bytes: int = MAP_BYTES,
     ) -> None:
         self.network = network
         self.problem = problem
-        self.settings = settings
-        self.observe = observe
-        self.save = save
-        self.n_before = n_before
-        self.descent = Descent(network, problem.labels, settings, generator, map_bytes)
+        self.recipe = recipe
+        self.callbacks = tuple(callbacks)
+        self.judge = judge
+        self.first_epoch = first_epoch
+        self.descent = Descent(network, problem.labels, recipe, generator, map_bytes)
         self.history: History[EpochRecord] = History()
+        self.stop_reason: str | None = None
 
     def run(self) -> Trained:
         """Train until the last epoch, or until there is nothing to move; go on where `history` ends."""
+        for callback in self.callbacks:
+            callback.on_training_start(self)
         while not self.finished:
             record, space = self.train_epoch(len(self.history))
             self.history.append(record)
-            if self.observe is not None:
-                self.observe(record, space)
-            if self.save is not None:
-                self.save(self)
-        early = len(self.history) <= self.settings.epochs
-        return Trained(self.kept, self.history, _explain_early_end(self.history[-1]) if early else None)
+            for callback in self.callbacks:
+                callback.on_epoch_end(self, record, space)
+        result = Trained(self.selected, self.history, self._early_end())
+        for callback in self.callbacks:
+            callback.on_training_end(self, result)
+        return result
+
+    def stop(self, reason: str) -> None:
+        """End the training after this epoch. Callbacks may call it."""
+        self.stop_reason = reason
 
     @property
     def finished(self) -> bool:
-        """Whether the last epoch moved nothing: it was the one that only measures, or no image had a reason to."""
-        return len(self.history) > 0 and self.history[-1].n_backpropagated == 0
+        """Whether training was stopped, or the last epoch moved nothing: it only measured, or no image had to move."""
+        return len(self.history) > 0 and (self.stop_reason is not None or self.history[-1].n_backpropagated == 0)
 
     def train_epoch(self, epoch: int) -> tuple[EpochRecord, LatentSpace]:
         """Take the five steps of an epoch of this training. The one after the last round only measures."""
-        clock, number = Stopwatch(), self.n_before + epoch
+        clock, number = Stopwatch(), self.first_epoch + epoch
         with clock("encoding"):
             latents = self._encode_training_set(number)  # step 1: T
         # Steps 2-4: P, K, D; S, Q, R; A, M, G.
-        space = survey(latents, self.problem.labels, self.settings, clock, self.problem.weights)
+        space = survey(latents, self.problem.labels, self.recipe, clock, self.problem.weights)
         score = self._validation_score(latents, space, clock)
-        kept = self._better(number, score, space)
+        selected = self._select(number, score, space)
         with clock("backpropagation"):
             rate = self.descent.start_epoch(epoch)
-            last = epoch == self.settings.epochs
+            last = epoch == self.recipe.n_epochs
             n_images = 0 if last else self.descent.back_propagate(self.problem.images, space, number)  # step 5
         record = EpochRecord(
             epoch=number,
@@ -164,7 +200,7 @@ class Training:
             seconds_anchors=clock.seconds["anchors"],
             seconds_backpropagation=clock.seconds["backpropagation"],
         )
-        self.kept = kept  # only now, so that an interrupted epoch leaves no trace
+        self.selected = selected  # only now, so that an interrupted epoch leaves no trace
         return record, space
 
     def _encode_training_set(self, epoch: int) -> Tensor:
@@ -186,48 +222,43 @@ class Training:
         with clock("encoding"), convolutions_in(bfloat16=self.descent.bfloat16, device=device):
             found = encode(self.network, problem.validation_images, device)
         with clock("svm"):
-            scores = self._judge(latents, space).scores(_behind(problem.validation_beside, found))
+            scores = self.judge(latents, found, space)
         return balanced_accuracy(problem.validation_labels, class_numbers(scores))
 
-    def _judge(self, latents: Tensor, space: LatentSpace) -> Decision:
-        """Return the decision that the last SVM would make of this epoch's latents: the epoch's own in the paper.
-
-        One network of one-vs-all is judged by its own problem; the last SVM sees the latents of all.
-        """
-        problem, settings = self.problem, self.settings
-        if problem.beside is None and not settings.whiten:
-            return space.decision
-        nobody, own = torch.full_like(problem.labels, ALWAYS), rules_of(settings, problem.weights)[:1]
-        return fit_final_svm(_behind(problem.beside, latents), problem.labels, nobody, settings, own).decision
-
-    def _better(self, epoch: int, score: float | None, space: LatentSpace) -> KeptEpoch:
-        """Return the epoch to keep: this one, copied, unless the one kept so far is better."""
-        if score is not None and len(self.history) > 0 and not self._deserves_keeping(score):
-            return self.kept
+    def _select(self, epoch: int, score: float | None, space: LatentSpace) -> SelectedEpoch:
+        """Return a copy of this epoch, or the epoch selected so far if that one counts."""
+        if score is not None and len(self.history) > 0 and not self._is_selected(score):
+            return self.selected
         network = copy.deepcopy(self.network)
-        return KeptEpoch(epoch, score or 0.0, network, space.decision, space.margin.support)
+        return SelectedEpoch(epoch, score or 0.0, network, space.decision, space.margin.support)
 
-    def _deserves_keeping(self, score: float) -> bool:
-        if self.settings.keep == "best":
-            return score > self.kept.score
+    def _is_selected(self, score: float) -> bool:
+        if self.recipe.epoch_selection == "best":
+            return score > self.selected.score
         # A hundred validation images cannot tell epochs apart that differ by an image or two, but training goes on.
         best = max(self.history.column("validation_balanced_accuracy"))
         return score >= best - self._standard_error(best)
 
     def _standard_error(self, score: float) -> float:
-        """Return that of a validation balanced accuracy, as if every class were recognised equally well."""
+        """Return that of a validation balanced accuracy, as if the recalls of all classes were equal."""
         labels = self.problem.validation_labels
         counts = torch.ones(1) if labels is None else labels.bincount()
         counts = counts[counts > 0]
         return math.sqrt(score * (1 - score) * float((1 / counts).sum())) / len(counts)
+
+    def _early_end(self) -> str | None:
+        """Return why the training ended before its last epoch, if it did."""
+        if self.stop_reason is not None:
+            return f"Training was stopped after epoch {self.history[-1].epoch}: {self.stop_reason}."
+        return _explain_early_end(self.history[-1]) if len(self.history) <= self.recipe.n_epochs else None
 
     def _describe(self, space: LatentSpace, latents: Tensor) -> dict[str, Any]:
         """Return the part of an epoch's record that its latents, and its latent space, tell."""
         margin, labels = space.margin, self.problem.labels
         predicted = labels.clone()
         predicted[margin.misclassified] = -1  # some other class
-        everyone = torch.arange(len(labels), device=labels.device)
-        terms = losses(space.latents, everyone, space, self.settings)
+        all_indices = torch.arange(len(labels), device=labels.device)
+        terms = losses(space.latents, all_indices, space, self.recipe)
         head = self.descent.head
         with torch.no_grad():
             head_loss = 0.0 if head is None else float(head(latents, labels))
@@ -243,10 +274,6 @@ class Training:
             "n_without_anchor": space.anchors.n_without,
             "gamma": space.decision.gamma,
         }
-
-
-def _behind(beside: Tensor | None, latents: Tensor) -> Tensor:
-    return latents if beside is None else torch.cat([beside, latents], dim=1)
 
 
 def _explain_early_end(record: EpochRecord) -> str:

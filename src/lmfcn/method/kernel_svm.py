@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import torch
-from sklearn.svm import SVC
 from torch import Tensor
 
 from lmfcn.compute.resources import to_device, to_like, to_precise
@@ -157,6 +156,8 @@ def fit_margin(
     weights : Tensor (n,), optional
         Factor on `C` for each image.
     """
+    from sklearn.svm import SVC  # here, because a fitted model needs no scikit-learn
+
     n_classes = int(labels.max()) + 1
     matrix, importance = kernel.cpu().numpy(), None if weights is None else weights.cpu().numpy()
     coefficients = torch.zeros(len(labels), 1 if n_classes == 2 else n_classes, dtype=torch.float64)

@@ -28,10 +28,10 @@ def separation_loss(moved: Tensor, anchors: Tensor, valid: Tensor) -> Tensor:
     return len(moved) / (_squared_distance(moved, anchors) * valid).sum()
 
 
-def contrast_loss(own: Pairs, other: Pairs, sharpness: float) -> Tensor:
+def contrast_loss(own: Pairs, other: Pairs, scale: float) -> Tensor:
     """Ask support vectors to be nearer to their own class than to the other one.
 
-    *L* = mean softplus(sharpness (d_own - d_other) + 1), with the mean squared distances of a support vector
+    *L* = mean softplus(scale (d_own - d_other) + 1), with the mean squared distances of a support vector
     to its anchors of either class. In units of the kernel, gamma d^2 is the negative logarithm of the kernel:
     the loss then compares similarities as the SVM sees them. A support vector without anchors on one of
     the sides cannot be compared and costs nothing.
@@ -39,14 +39,14 @@ def contrast_loss(own: Pairs, other: Pairs, sharpness: float) -> Tensor:
     Parameters
     ----------
     own, other : tuples of the moving latents, the anchors' latents and the mask
-    sharpness : float
+    scale : float
         How steeply the cost grows with the difference.
     """
     comparable = own[2].any(dim=1) & other[2].any(dim=1)
     if not bool(comparable.any()):
         return own[0].sum() * 0.0
     difference = _mean_squared_distance(*own) - _mean_squared_distance(*other)
-    return softplus(sharpness * difference[comparable] + 1.0).mean()
+    return softplus(scale * difference[comparable] + 1.0).mean()
 
 
 def _mean_squared_distance(moved: Tensor, anchors: Tensor, valid: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from lmfcn import __version__
 from lmfcn.benchmark.demonstration import DemoResult, DemoRun
 from lmfcn.data.collection import ImageCollection
 from lmfcn.explain.audit import Audited, audit, doubts
-from lmfcn.recipe import Settings
+from lmfcn.recipe import Recipe
 from lmfcn.report.curves import comparison_curves, training_curves
 from lmfcn.report.latent_plots import (
     anchor_figure,
@@ -155,7 +155,7 @@ def _demo_content(result: DemoResult) -> dict[str, Any]:
     limits = shared_limits(result.spaces)
     return {
         "settings": result.settings,
-        "passes": Settings().passes,
+        "passes": Recipe().passes,
         "rows": [_row(run) for run in result.runs],
         "best": max(run.test_balanced_accuracy for run in result.runs),
         "samples": as_svg(sample_images(*result.samples)),

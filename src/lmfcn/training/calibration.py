@@ -1,43 +1,15 @@
-"""From scores to probabilities and prediction sets, by images that the SVM has not learnt from."""
+"""Calibration: fit an inverse temperature to held-out scores, measure its error, shift scores to rare classes."""
 
 import math
-from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from lmfcn.compute.resources import to_cpu_double
+from lmfcn.model import Calibration, probabilities, sorted_true_probabilities, to_logits
 
-_SHARPEST = 1e4
+_LARGEST = 1e4
 _N_HALVINGS = 40
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """What held-out images say about the trust that scores deserve.
-
-    Attributes
-    ----------
-    sharpness : float
-        Factor on the scores before the softmax, the inverse of a temperature.
-    true_probabilities : Tensor (m,)
-        What each held-out image's own class was given, ascending; the basis of prediction sets.
-    error : float or None
-        Expected calibration error on held-out images, each judged by a factor that others chose; None if
-        nothing could be held out.
-    held_out : bool
-        Whether the networks that the scores come from had not seen the images either. If they had, the probabilities
-        are too confident.
-    """
-
-    sharpness: float
-    true_probabilities: Tensor
-    error: float | None
-    held_out: bool
-
-    def under(self, scores: Tensor, labels: Tensor) -> "Calibration":
-        """Return the same for other scores (m, n_scores) of the held-out images."""
-        return replace(self, true_probabilities=_true_probabilities(*_on_cpu(scores, labels), self.sharpness))
 
 
 def calibrate(scores: Tensor, labels: Tensor, *, held_out: bool) -> Calibration:
@@ -45,20 +17,13 @@ def calibrate(scores: Tensor, labels: Tensor, *, held_out: bool) -> Calibration:
     scores, labels = _on_cpu(scores, labels)
     if len(labels) == 0:
         return Calibration(1.0, scores.new_empty(0), None, held_out=False)
-    sharpness = fit_sharpness(scores, labels)
+    inverse_temperature = fit_inverse_temperature(scores, labels)
     error = expected_calibration_error(labels, _cross_fitted(scores, labels))
-    return Calibration(sharpness, _true_probabilities(scores, labels, sharpness), error, held_out)
+    true = sorted_true_probabilities(scores, labels, inverse_temperature)
+    return Calibration(inverse_temperature, true, error, held_out)
 
 
-def probabilities(scores: Tensor, sharpness: float) -> Tensor:
-    """Return the probabilities (m, n_classes) that scores (m, n_scores) stand for.
-
-    One factor for all scores keeps their order, so the most probable class is the predicted one.
-    """
-    return (_logits(scores) * sharpness).softmax(dim=1)
-
-
-def fit_sharpness(scores: Tensor, labels: Tensor) -> float:
+def fit_inverse_temperature(scores: Tensor, labels: Tensor) -> float:
     """Return the factor under which the classes (m,) are most likely.
 
     The targets are smoothed as if one more image had been right and one wrong (Platt's correction, for any
@@ -66,27 +31,27 @@ def fit_sharpness(scores: Tensor, labels: Tensor) -> float:
     is concave in the factor, so the place where its slope is zero is found by halving.
     """
     scores, labels = _on_cpu(scores, labels)
-    return float(_sharpest(_logits(scores)[None], labels))
+    return float(_best_inverse_temperatures(to_logits(scores)[None], labels))
 
 
 def likeliest(candidates: Tensor, labels: Tensor) -> int:
     """Return which scores (n_candidates, m, n_scores) make the classes (m,) most likely.
 
-    Each candidate is judged under its own best sharpness; the first one wins a tie.
+    Each candidate is judged under its own best inverse_temperature; the first one wins a tie.
     """
     candidates, labels = _on_cpu(candidates, labels)
-    logits = _logits(candidates)
-    likelihoods = (logits * _sharpest(logits, labels)[:, None, None]).log_softmax(dim=2)
+    logits = to_logits(candidates)
+    likelihoods = (logits * _best_inverse_temperatures(logits, labels)[:, None, None]).log_softmax(dim=2)
     places = labels[None, :, None].expand(len(logits), -1, 1)
     return int(likelihoods.gather(2, places).mean(dim=(1, 2)).argmax())
 
 
-def _sharpest(logits: Tensor, labels: Tensor) -> Tensor:
+def _best_inverse_temperatures(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the best factor (r,) for each of several sets of logits (r, m, n_classes)."""
     n_images, n_classes = logits.shape[1:]
     targets = torch.full_like(logits[0], 1 / (n_images + 2) / (n_classes - 1))
     targets.scatter_(1, labels[:, None], (n_images + 1) / (n_images + 2))
-    low = logits.new_full((len(logits),), math.log(1 / _SHARPEST))
+    low = logits.new_full((len(logits),), math.log(1 / _LARGEST))
     high = -low
     for _ in range(_N_HALVINGS):
         middle = (low + high) / 2
@@ -121,61 +86,39 @@ def expected_calibration_error(labels: Tensor, predicted: Tensor, n_bins: int = 
     return sum(float(gaps[bins == number].sum().abs()) for number in range(n_bins)) / len(labels)
 
 
-def least_probability(true_probabilities: Tensor, coverage: float) -> float:
-    """Return how probable a class must be to get into a prediction set, by split-conformal prediction.
-
-    The k-th largest of the m held-out values with k = ceil((m + 1) coverage): a new image that is exchangeable with
-    the held-out ones then has its true class in the set with probability of at least `coverage`, if the same model
-    gives its probabilities; nothing is guaranteed for a model that was trained further since. With too few held-out
-    images for that, every class gets in.
-    """
-    n_images = len(true_probabilities)
-    rank = math.ceil((n_images + 1) * coverage - 1e-9)
-    return 0.0 if rank > n_images else float(true_probabilities.sort(descending=True).values[rank - 1])
-
-
-def equal_prior_shift(labels: Tensor, sharpness: float, scores: Tensor) -> Tensor:
+def equal_prior_shift(labels: Tensor, inverse_temperature: float, scores: Tensor) -> Tensor:
     """Return what to add to the scores (n_scores,) for probabilities as if all classes were equally frequent.
 
     By Bayes' rule, a probability divided by its class's share among `labels` is the one under equal shares.
     Held-out scores (m, n_scores) that tell the classes apart by little bound the shift.
     """
     logs = torch.bincount(labels.cpu()).double().log()
-    shift = (logs.mean() - logs if len(logs) > 2 else logs[:1] - logs[1:]) / sharpness
-    size = float(logs.max() - logs.min()) / sharpness
+    shift = (logs.mean() - logs if len(logs) > 2 else logs[:1] - logs[1:]) / inverse_temperature
+    size = float(logs.max() - logs.min()) / inverse_temperature
     reach = 2 * _mean_lead(scores) if len(scores) else math.inf
-    # A sharpness near 0 means that the scores say little. The shift would then be far larger than any score, and every
-    # image would get the rarest class. But calibrated probabilities are nearly even then, as they are under equal
-    # shares: there is nothing to correct. So a shift of more than two typical scores (the default adds half of it)
-    # does not stop there but falls back, to 0 for scores that tell nothing.
+    # An inverse temperature near 0 means that the scores say little. The shift would then be far larger than any score,
+    # and every image would get the rarest class. But the calibrated probabilities are then nearly even, as they are
+    # under equal shares: there is nothing to correct. So a shift of more than two typical scores (the default adds half
+    # of it) does not stop there but falls back, to 0 for scores that tell nothing.
     return shift if size <= reach else shift * (reach / size) ** 2
 
 
 def _mean_lead(scores: Tensor) -> float:
     """Return by how much the best class leads the mean of the others, on average: a typical score of two classes."""
-    logits = _logits(scores.cpu().double())
+    logits = to_logits(scores.cpu().double())
     best, n_classes = logits.max(dim=1).values, logits.shape[1]
     return float((best - (logits.sum(dim=1) - best) / (n_classes - 1)).mean())
-
-
-def _true_probabilities(scores: Tensor, labels: Tensor, sharpness: float) -> Tensor:
-    return probabilities(scores, sharpness).gather(1, labels[:, None])[:, 0].sort().values
 
 
 def _on_cpu(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return to_cpu_double(scores), labels.cpu()
 
 
-def _logits(scores: Tensor) -> Tensor:
-    """One score speaks for class 1 against class 0."""
-    return torch.cat([torch.zeros_like(scores), scores], dim=-1) if scores.shape[-1] == 1 else scores
-
-
 def _cross_fitted(scores: Tensor, labels: Tensor, n_parts: int = 5) -> Tensor:
     """Return probabilities of all images, each under the factor that the other parts chose."""
     part = torch.arange(len(labels)) % min(n_parts, len(labels))
-    result = torch.empty_like(_logits(scores))
+    result = torch.empty_like(to_logits(scores))
     for number in part.unique():
         mine = part == number
-        result[mine] = probabilities(scores[mine], fit_sharpness(scores[~mine], labels[~mine]))
+        result[mine] = probabilities(scores[mine], fit_inverse_temperature(scores[~mine], labels[~mine]))
     return result

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from lmfcn.compute.threads import ThreadCounts
-from lmfcn.method.epoch import KeptEpoch, Training
+from lmfcn.method.anchors import LatentSpace
+from lmfcn.method.epoch import Callback, SelectedEpoch, Training
 from lmfcn.method.history import EpochRecord, History
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.util.files import write_text
@@ -24,19 +25,19 @@ Values = dict[str, Any]
 
 def training_state(training: Training) -> tuple[Tensors, Values]:
     """Return everything that the next epoch depends on."""
-    kept = training.kept
+    selected = training.selected
     tensors = {
         **_prefixed("network", training.network.state_dict()),
         **_prefixed("head", _head_state(training)),
         **_prefixed("optimizer", _optimizer_tensors(training.descent.optimizer)),
         "generator": training.descent.generator.get_state(),
-        **_prefixed("kept.network", kept.network.state_dict()),
-        **_prefixed("kept.decision", kept.decision.tensors()),
-        "kept.support": kept.support,
+        **_prefixed("kept.network", selected.network.state_dict()),
+        **_prefixed("kept.decision", selected.decision.tensors()),
+        "kept.support": selected.support,
     }
     values = {
         "history": [asdict(record) for record in training.history],
-        "kept": {"epoch": kept.epoch, "score": kept.score, "gamma": kept.decision.gamma},
+        "kept": {"epoch": selected.epoch, "score": selected.score, "gamma": selected.decision.gamma},
     }
     return tensors, values
 
@@ -53,7 +54,7 @@ def restore_training(training: Training, tensors: Tensors, values: Values) -> No
     device = training.problem.labels.device
     kept = values["kept"]
     decision = Decision.of_tensors(_under("kept.decision", tensors), kept["gamma"], device)
-    training.kept = KeptEpoch(
+    training.selected = SelectedEpoch(
         kept["epoch"], kept["score"], network.eval(), decision, tensors["kept.support"].to(device)
     )
     training.history = History(EpochRecord(**record) for record in values["history"])
@@ -96,19 +97,17 @@ _THREADS = "threads"
 _NETWORK = "network-{}.safetensors"
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The file of one network's training, in a run that a digest stands for."""
+class Checkpoint(Callback):
+    """The file of one network's training: restored at its start, replaced after every epoch.
 
-    path: Path
-    run: str
+    `run` is the digest of the run that the file belongs to.
+    """
 
-    def save(self, training: Training) -> None:
-        """Replace the file by the present state."""
-        tensors, values = training_state(training)
-        write_tensors(self.path, KIND, VERSION, {**values, "run": self.run}, tensors)
+    def __init__(self, path: Path, run: str) -> None:
+        self.path = path
+        self.run = run
 
-    def restore(self, training: Training) -> None:
+    def on_training_start(self, training: Training) -> None:
         """Bring a new training to the state of the file, if there is one."""
         if not self.path.exists():
             return
@@ -116,6 +115,11 @@ class Checkpoint:
         if values.get("run") != self.run:
             raise ValueError(f"{self.path} belongs to another run; delete {self.path.parent} to start anew.")
         restore_training(training, tensors, values)
+
+    def on_epoch_end(self, training: Training, record: EpochRecord, space: LatentSpace) -> None:  # noqa: ARG002
+        """Replace the file by the present state."""
+        tensors, values = training_state(training)
+        write_tensors(self.path, KIND, VERSION, {**values, "run": self.run}, tensors)
 
 
 @dataclass(frozen=True)

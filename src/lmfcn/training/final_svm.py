@@ -18,7 +18,7 @@ from lmfcn.method.kernel_svm import (
     rbf_kernel,
     squared_distances,
 )
-from lmfcn.recipe import Settings
+from lmfcn.recipe import Recipe
 from lmfcn.training.calibration import likeliest
 
 SHRINKAGE = 0.3
@@ -102,7 +102,7 @@ def _widest(latents: Tensor, n_directions: int) -> Tensor:
 
 C_FACTORS = (1.0, 0.1, 10.0)
 GAMMA_FACTORS = (1.0, 0.3, 0.1, 3.0)
-"""What cross-validation tries where latents are not whitened, as factors on the settings' own C and gamma; the settings
+"""What cross-validation tries where latents are not whitened, as factors on the recipe' own C and gamma; the recipe
 themselves come first."""
 
 ALWAYS = -1
@@ -120,7 +120,7 @@ class Rule:
     ----------
     C : float
     gamma_factor : float
-        Factor on the settings' own gamma. It means nothing where the kernel is given.
+        Factor on the recipe' own gamma. It means nothing where the kernel is given.
     whiten : bool
         Whether latents are whitened within classes, likewise.
     balanced : bool
@@ -144,14 +144,14 @@ class Rule:
         return fit_margin(kernel, labels, self.C, balanced=self.balanced, weights=weights)
 
 
-def rules_of(settings: Settings, weights: Tensor | None = None) -> list[Rule]:
-    """Return the rules that cross-validation may choose from; the settings' own comes first.
+def rules_of(recipe: Recipe, weights: Tensor | None = None) -> list[Rule]:
+    """Return the rules that cross-validation may choose from; the recipe' own comes first.
 
     Whitened latents have a scale of their own that fits every set we measured, and nothing is left to choose; without
     `refit` nothing may be chosen.
     """
-    own = Rule(settings.C, 1.0, settings.whiten, settings.balanced, weights)
-    return [own] if settings.whiten or not settings.refit else grid(own, C_FACTORS, GAMMA_FACTORS)
+    own = Rule(recipe.C, 1.0, recipe.whiten, recipe.balanced, weights)
+    return [own] if recipe.whiten or not recipe.refit else grid(own, C_FACTORS, GAMMA_FACTORS)
 
 
 def grid(rule: Rule, c_factors: Sequence[float], gamma_factors: Sequence[float]) -> list[Rule]:
@@ -187,9 +187,7 @@ class FinalSVM:
     held_out_scores: Tensor
 
 
-def fit_final_svm(
-    latents: Tensor, labels: Tensor, folds: Tensor, settings: Settings, rules: Sequence[Rule]
-) -> FinalSVM:
+def fit_final_svm(latents: Tensor, labels: Tensor, folds: Tensor, recipe: Recipe, rules: Sequence[Rule]) -> FinalSVM:
     """Fit the SVM on all latents, after cross-validation that scores every image of a fold.
 
     Parameters
@@ -202,12 +200,12 @@ def fit_final_svm(
         Each image's fold, or ALWAYS; every class must be left when a fold is taken away. With training
         images in every part and validation images in the folds, an SVM is judged by images that the networks
         have not seen.
-    settings : Settings
+    recipe : Recipe
         Tell whether latents are standardised, and their gamma.
     rules : sequence of Rule
         Of these the one under which the held-out classes are most likely.
     """
-    spaces = _Spaces(latents, labels, settings)
+    spaces = _Spaces(latents, labels, recipe)
     rule, scores = choose_rule(((rule, partial(spaces.kernel, rule)) for rule in rules), labels, folds)
     space = spaces.of(rule)
     gamma = space.gamma * rule.gamma_factor
@@ -218,7 +216,7 @@ def fit_final_svm(
 
 @dataclass(frozen=True)
 class _Space:
-    """Latents (n, phi) in the space of the kernel, their squared distances (n, n), and the settings' gamma there."""
+    """Latents (n, phi) in the space of the kernel, their squared distances (n, n), and the recipe' gamma there."""
 
     scale: LatentScale
     latents: Tensor
@@ -229,8 +227,8 @@ class _Space:
 class _Spaces:
     """Latents as rules see them: standardised by all images, or whitened by those that may be learnt from."""
 
-    def __init__(self, latents: Tensor, labels: Tensor, settings: Settings) -> None:
-        self._latents, self._labels, self._settings = latents, labels, settings
+    def __init__(self, latents: Tensor, labels: Tensor, recipe: Recipe) -> None:
+        self._latents, self._labels, self._recipe = latents, labels, recipe
         self._plain: _Space | None = None
         self._last: tuple[float, Tensor] | None = None
 
@@ -254,18 +252,18 @@ class _Spaces:
         return self._last[1]
 
     def _measured(self, part: Tensor | None, *, whiten: bool = True) -> _Space:
-        settings, everyone = self._settings, slice(None)
+        recipe, everyone = self._recipe, slice(None)
         known = self._latents[everyone if part is None else part]
-        scale = latent_scale(known, standardize=settings.standardize)
+        scale = latent_scale(known, standardize=recipe.standardize)
         if whiten:
             classes = self._labels[everyone if part is None else part]
             scale = replace(scale, whitening=within_class_whitening(scale.apply(known), classes))
         latents = scale.apply(self._latents)
-        gamma = settings.gamma
+        gamma = recipe.gamma
         if gamma == "scale":
             measured = scale.apply(known)
             # Images that all coincide have no scale; that of all images needs no labels.
-            gamma = gamma_from_scale(measured if measured.var() > 0 else latents, settings.gamma_factor)
+            gamma = gamma_from_scale(measured if measured.var() > 0 else latents, recipe.gamma_factor)
         return _Space(scale, latents, squared_distances(latents), gamma)
 
 

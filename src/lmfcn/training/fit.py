@@ -1,6 +1,6 @@
-"""From checked data to a fitted model: train the networks, fit the last SVM, calibrate."""
+"""From checked data to a fitted model: train the networks, fit the final SVM, calibrate."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -9,26 +9,30 @@ import torch
 from torch import Tensor
 
 from lmfcn.compute.encode import Images, encode, refresh_and_encode
-from lmfcn.compute.resources import check_kernel_memory, to_like
+from lmfcn.compute.parallel import Workers, workers_of
+from lmfcn.compute.resources import check_device, check_kernel_memory, to_like
+from lmfcn.compute.threads import ThreadCounts
 from lmfcn.data.splits import make_folds
 from lmfcn.data.training_data import LabelledImages, TrainingData
-from lmfcn.method.epoch import Trained
+from lmfcn.method.epoch import Callback, Trained
 from lmfcn.method.history import EpochRecord, History
 from lmfcn.method.kernel_svm import Decision, class_numbers
 from lmfcn.method.network import TextureFCN
-from lmfcn.model import HeldOut, Networks, TextureModel
-from lmfcn.training.calibration import Calibration, calibrate, equal_prior_shift, probabilities
+from lmfcn.model import Calibration, HeldOut, Networks, TextureModel, probabilities
+from lmfcn.recipe import Recipe
+from lmfcn.training.calibration import calibrate, equal_prior_shift
 from lmfcn.training.final_svm import ALWAYS, FinalSVM, Rule, fit_final_svm, rules_of
 from lmfcn.training.first_filters import decorrelation
 from lmfcn.training.phases import (
-    Plan,
+    FitOptions,
     all_images,
-    close_training,
     how_to_go_on,
     image_weights,
     new_network,
-    open_training,
+    refit,
+    train_held_out,
 )
+from lmfcn.util.packages import versions
 
 N_FOLDS = 5
 FEW_IMAGES = 3
@@ -44,7 +48,7 @@ class Fitted:
     model : TextureModel
     trained : list of Trained
         The networks as validation images chose them.
-    closed : list of Trained, or None
+    refitted : list of Trained, or None
         The same after they have learnt from validation images too, if they have.
     support : array of int
         Positions of the support vectors of the last SVM.
@@ -55,7 +59,7 @@ class Fitted:
 
     model: TextureModel
     trained: list[Trained]
-    closed: list[Trained] | None
+    refitted: list[Trained] | None
     support: np.ndarray
     C: float
     held_out: HeldOut
@@ -64,26 +68,26 @@ class Fitted:
     @property
     def interrupted(self) -> bool:
         """Whether the user stopped the training before its last epoch."""
-        return any(result.interrupted for result in (*self.trained, *(self.closed or ())))
+        return any(result.interrupted for result in (*self.trained, *(self.refitted or ())))
 
     @property
-    def closing_histories(self) -> list[History[EpochRecord]]:
-        """The history of each network's closing epochs; none if there were none."""
-        return [result.history for result in self.closed or () if len(result.history)]
+    def refit_histories(self) -> list[History[EpochRecord]]:
+        """The history of each network's refit epochs; none if there were none."""
+        return [result.history for result in self.refitted or () if len(result.history)]
 
     def record(self) -> dict[str, Any]:
         """Return what a model file tells of the training, as JSON can hold it."""
         return {
             "C": self.C,
             "interrupted": self.interrupted,
-            "best_epochs": [result.kept.epoch for result in self.trained],
+            "best_epochs": [result.selected.epoch for result in self.trained],
             "held_out": {
                 "n_images": len(self.held_out.numbers),
                 "balanced_accuracy": self.held_out.balanced_accuracy,
                 "seen_in_training": self.held_out.seen,
             },
             "histories": _without_seconds([result.history for result in self.trained]),
-            "closing_histories": _without_seconds(self.closing_histories),
+            "closing_histories": _without_seconds(self.refit_histories),
         }
 
 
@@ -95,36 +99,113 @@ def _without_seconds(histories: Sequence[History[EpochRecord]]) -> list[list[dic
     ]
 
 
-def fit_model(data: TrainingData, plan: Plan) -> Fitted:
-    """Train as the plan says and put the model together."""
+def make_options(
+    recipe: Recipe,
+    data: TrainingData,
+    class_weight: Any,
+    *,
+    seed: int,
+    device: str,
+    n_jobs: int | None,
+    callbacks: Sequence[Callback],
+    verbose: bool,
+) -> FitOptions:
+    """Return everything that is decided before the first epoch of a fit on these data."""
+    recipe = recipe.for_data(len(data.classes), has_validation=data.validation is not None)
+    workers = workers_of(n_jobs)
+    n_networks = len(data.classes) if recipe.strategy == "one-vs-all" else 1
+    if callbacks and n_networks > 1 and not workers.serial:
+        raise ValueError("callbacks see nothing of other processes; use n_jobs=1 with them.")
+    return FitOptions(
+        recipe=recipe,
+        class_weights=_weights_by_class(class_weight, data.classes),
+        seed=seed,
+        device=check_device(device),
+        n_jobs=n_jobs,
+        threads=_thread_counts(workers, n_networks),
+        callbacks=tuple(callbacks),
+        verbose=verbose,
+    )
+
+
+def describe_run(data: TrainingData, options: FitOptions, others: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a model comes from, as JSON can hold it: parameters, seed, data, versions.
+
+    `others` are parameters that the result depends on beside those of the recipe.
+    """
+    parameters = {**asdict(options.recipe), **others, "device": str(options.device)}
+    return {
+        "parameters": {name: _as_json(value) for name, value in parameters.items()},
+        "seed": options.seed,
+        "data": {
+            "fingerprint": data.fingerprint(),
+            "n_train": len(data.train),
+            "n_validation": 0 if data.validation is None else len(data.validation),
+            "classes": {str(label): int((data.train.numbers == i).sum()) for i, label in enumerate(data.classes)},
+        },
+        "versions": versions(),
+    }
+
+
+def _thread_counts(workers: Workers, n_networks: int) -> ThreadCounts:
+    """Return the threads of this process, and those of each network: its worker's share, or one on a cluster."""
+    process = torch.get_num_threads()
+    if workers.scheduler is not None and n_networks > 1:
+        return ThreadCounts(process, 1)
+    return ThreadCounts(process, max(1, process // min(workers.jobs, n_networks)))
+
+
+def _weights_by_class(class_weight: Any, classes: np.ndarray) -> np.ndarray | None:
+    """Return weights by label as weights in the order of the classes."""
+    if not isinstance(class_weight, Mapping):
+        return None
+    unknown = set(class_weight) - set(classes.tolist())
+    if unknown:
+        raise ValueError(f"class_weight names labels that are not in y: {sorted(unknown, key=str)}.")
+    return np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
+
+
+def _as_json(value: Any) -> Any:
+    """Return a parameter as JSON can hold it."""
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(entry) for key, entry in value.items()}
+    if isinstance(value, tuple | list):
+        return [_as_json(entry) for entry in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    return value if value is None or isinstance(value, bool | int | float | str) else repr(value)
+
+
+def fit_model(data: TrainingData, options: FitOptions) -> Fitted:
+    """Train the networks in two phases, fit the final SVM, calibrate it, and put the model together."""
     check_kernel_memory(len(data.train) + (0 if data.validation is None else len(data.validation)))
     try:
-        root = decorrelation(data.train.images) if plan.first_filters == "decorrelated" else None
-        untrained = _untrained(data, plan, root) if plan.keep_untrained else None
-        trained = open_training(data, plan, root, untrained)
-        closed = close_training(data, plan, trained)
-        members = _members(untrained, trained, data.train.images, plan)
-        final, rows = _final_svm(data, plan, Networks(members), trained)
-        if closed is not None:
-            members = _members(untrained, closed, all_images(data), plan)
-            final, rows = _fitted_again(final, data, plan, Networks(members))
+        root = decorrelation(data.train.images) if options.recipe.first_filters == "decorrelated" else None
+        untrained = _untrained(data, options, root) if options.recipe.keep_untrained else None
+        trained = train_held_out(data, options, root, untrained)
+        refitted = refit(data, options, trained)
+        members = _members(untrained, trained, data.train.images, options)
+        final, rows = _final_svm(data, options, Networks(members), trained)
+        if refitted is not None:
+            members = _members(untrained, refitted, all_images(data), options)
+            final, rows = _fitted_again(final, data, options, Networks(members))
     except KeyboardInterrupt as interrupt:
-        interrupt.add_note(how_to_go_on(plan))
+        interrupt.add_note(how_to_go_on(options))
         raise
     held_out = data.validation is not None
-    decision, calibration = calibrated(final, rows.labels, plan.settings.prior_shift, held_out=held_out)
+    decision, calibration = calibrated(final, rows.labels, options.recipe.prior_shift, held_out=held_out)
     model = TextureModel(members, decision, calibration, data.classes, data.form)
     doubts = _doubts(data, final, rows.labels[final.held_out])
-    messages = [result.message for result in (*trained, *(closed or ())) if result.message] + list(doubts)
+    messages = [result.message for result in (*trained, *(refitted or ())) if result.message] + list(doubts)
     support = rows.positions[final.support.cpu().numpy()]
-    return Fitted(model, trained, closed, support, final.rule.C, _held_out(final, rows, model), messages)
+    return Fitted(model, trained, refitted, support, final.rule.C, _held_out(final, rows, model), messages)
 
 
 def _held_out(final: FinalSVM, rows: "_Rows", model: TextureModel) -> HeldOut:
     scores = final.held_out_scores.cpu() + (model.intercepts - final.decision.intercepts).cpu()
     held_out = final.held_out.cpu().numpy()
     numbers = rows.labels.cpu().numpy()[held_out]
-    predicted = probabilities(scores, model.calibration.sharpness).numpy()
+    predicted = probabilities(scores, model.calibration.inverse_temperature).numpy()
     return HeldOut(rows.positions[held_out], numbers, predicted, seen=not model.calibration.held_out)
 
 
@@ -137,30 +218,32 @@ def calibrated(final: FinalSVM, labels: Tensor, prior_shift: float, *, held_out:
     calibration = calibrate(final.held_out_scores, labels_out, held_out=held_out)
     if not prior_shift:
         return final.decision, calibration
-    shift = prior_shift * equal_prior_shift(labels, calibration.sharpness, final.held_out_scores)
+    shift = prior_shift * equal_prior_shift(labels, calibration.inverse_temperature, final.held_out_scores)
     decision = replace(final.decision, intercepts=final.decision.intercepts + to_like(shift, final.decision.intercepts))
-    return decision, calibration.under(final.held_out_scores.cpu() + shift, labels_out)
+    return decision, calibration.with_scores(final.held_out_scores.cpu() + shift, labels_out)
 
 
-def _untrained(data: TrainingData, plan: Plan, root: Tensor | None) -> TextureFCN:
+def _untrained(data: TrainingData, options: FitOptions, root: Tensor | None) -> TextureFCN:
     """Return the network as it starts, to be kept: it tells the means of all its layers."""
-    network = new_network(data, plan, root)
+    network = new_network(data, options, root)
     network.pooling = "all"
     network.round_filters()
     return network
 
 
-def _members(untrained: TextureFCN | None, trained: Sequence[Trained], images: Images, plan: Plan) -> list[TextureFCN]:
+def _members(
+    untrained: TextureFCN | None, trained: Sequence[Trained], images: Images, options: FitOptions
+) -> list[TextureFCN]:
     """Return the networks of the model with the statistics of `images`, the untrained one first if it is kept.
 
     Few images cannot teach everything that tells textures apart; what training lets go of is still there, and the SVM
     decides what it needs. Before a new SVM is fitted, filters are rounded: a file of half the size then loses nothing.
     """
-    members = [*([] if untrained is None else [untrained]), *(result.kept.network for result in trained)]
-    settings = plan.settings
-    for network in members if settings.refit or settings.whiten or plan.keep_untrained else ():
+    members = [*([] if untrained is None else [untrained]), *(result.selected.network for result in trained)]
+    recipe = options.recipe
+    for network in members if recipe.refit or recipe.whiten or options.recipe.keep_untrained else ():
         network.round_filters()
-        refresh_and_encode(network, images, plan.device)
+        refresh_and_encode(network, images, options.device)
     return members
 
 
@@ -184,50 +267,54 @@ class _Rows:
         )
 
 
-def _final_svm(data: TrainingData, plan: Plan, networks: Networks, trained: list[Trained]) -> tuple[FinalSVM, _Rows]:
+def _final_svm(
+    data: TrainingData, options: FitOptions, networks: Networks, trained: list[Trained]
+) -> tuple[FinalSVM, _Rows]:
     """Return the last SVM, and the images that its rows stand for.
 
     Its held-out scores are always those of validation images, if there are any.
     """
-    random = np.random.default_rng([plan.seed, 2])
-    train = _encoded(networks, data.train, plan)
+    random = np.random.default_rng([options.seed, 2])
+    train = _encoded(networks, data.train, options)
     if data.validation is None:
-        return _fit(train, judging_folds(data.train.numbers, random, data.train.groups), plan), train
-    validation = _encoded(networks, data.validation, plan)
+        return _fit(train, judging_folds(data.train.numbers, random, data.train.groups), options), train
+    validation = _encoded(networks, data.validation, options)
     rows = train.followed_by(validation)
-    if plan.settings.refit:
+    if options.recipe.refit:
         folds = make_folds(data.validation.numbers, N_FOLDS, random, data.validation.groups)
-        return _fit(rows, np.concatenate([np.full(len(train), ALWAYS), folds]), plan), rows
-    kept, (rule,) = trained[0].kept, rules_of(plan.settings)
-    decision, support = kept.decision, kept.support
-    if plan.one_vs_all or plan.keep_untrained or rule.whiten:
-        of_training = _fit(train, np.full(len(train), ALWAYS), plan)
+        return _fit(rows, np.concatenate([np.full(len(train), ALWAYS), folds]), options), rows
+    selected, (rule,) = trained[0].selected, rules_of(options.recipe)
+    decision, support = selected.decision, selected.support
+    if options.one_vs_all or options.recipe.keep_untrained or rule.whiten:
+        of_training = _fit(train, np.full(len(train), ALWAYS), options)
         decision, support = of_training.decision, of_training.support
-    held_out = torch.arange(len(train), len(rows), device=plan.device)
+    held_out = torch.arange(len(train), len(rows), device=options.device)
     return FinalSVM(decision, support, rule, held_out, decision.scores(validation.latents)), rows
 
 
-def _fitted_again(final: FinalSVM, data: TrainingData, plan: Plan, networks: Networks) -> tuple[FinalSVM, _Rows]:
+def _fitted_again(
+    final: FinalSVM, data: TrainingData, options: FitOptions, networks: Networks
+) -> tuple[FinalSVM, _Rows]:
     """Return the SVM on what the networks have become since they learnt from validation images too.
 
     The rule and the held-out scores stay those of the SVM before: no image is left that could judge a new one.
     """
-    rows = _encoded(networks, data.train, plan)
+    rows = _encoded(networks, data.train, options)
     if data.validation is not None:
-        rows = rows.followed_by(_encoded(networks, data.validation, plan))
-    again = _fit(rows, np.full(len(rows), ALWAYS), plan, [final.rule])
+        rows = rows.followed_by(_encoded(networks, data.validation, options))
+    again = _fit(rows, np.full(len(rows), ALWAYS), options, [final.rule])
     return replace(final, decision=again.decision, support=again.support), rows
 
 
-def _encoded(networks: Networks, data: LabelledImages, plan: Plan) -> _Rows:
-    latents = encode(networks, data.images, plan.device)
-    return _Rows(latents, torch.from_numpy(data.numbers).to(plan.device), data.positions)
+def _encoded(networks: Networks, data: LabelledImages, options: FitOptions) -> _Rows:
+    latents = encode(networks, data.images, options.device)
+    return _Rows(latents, torch.from_numpy(data.numbers).to(options.device), data.positions)
 
 
-def _fit(rows: _Rows, folds: np.ndarray, plan: Plan, rules: Sequence[Rule] | None = None) -> FinalSVM:
+def _fit(rows: _Rows, folds: np.ndarray, options: FitOptions, rules: Sequence[Rule] | None = None) -> FinalSVM:
     if rules is None:
-        rules = rules_of(plan.settings, image_weights(plan, rows.labels))
-    return fit_final_svm(rows.latents, rows.labels, torch.from_numpy(folds).to(plan.device), plan.settings, rules)
+        rules = rules_of(options.recipe, image_weights(options, rows.labels))
+    return fit_final_svm(rows.latents, rows.labels, torch.from_numpy(folds).to(options.device), options.recipe, rules)
 
 
 def judging_folds(numbers: np.ndarray, random: np.random.Generator, groups: np.ndarray | None = None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The networks of a model: trained with validation images held out, then from all images."""
+"""The two phases of a fit: train with validation images held out, then refit on all images."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -15,96 +15,90 @@ from lmfcn.compute.resources import to_device
 from lmfcn.compute.threads import ThreadCounts
 from lmfcn.data.training_data import TrainingData
 from lmfcn.method.anchors import LatentSpace
-from lmfcn.method.epoch import KeptEpoch, Observer, Problem, Trained, Training
+from lmfcn.method.epoch import Callback, Judge, Problem, SelectedEpoch, Trained, Training, judge_by_epoch_svm
 from lmfcn.method.history import EpochRecord, History
 from lmfcn.method.network import TextureFCN
 from lmfcn.method.one_vs_all import one_against_all, train_side_by_side
-from lmfcn.recipe import Settings
+from lmfcn.recipe import Recipe
 from lmfcn.training.checkpoints import Checkpoints
+from lmfcn.training.final_svm import ALWAYS, fit_final_svm, rules_of
 from lmfcn.training.first_filters import decorrelate_first_filters
 from lmfcn.util.progress import Advance, epoch_progress, progress_note
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How to fit: everything that is decided before the first epoch.
+class FitOptions:
+    """Everything that is decided before the first epoch.
 
     Attributes
     ----------
-    latent_dim, widths
-        The shape of each network.
-    first_filters : "decorrelated" or "random"
-        Where the filters of the first layer start.
-    keep_untrained : bool
-        Whether the last SVM also sees what the untrained network says: the means of the maps of all its layers.
-    settings : Settings
-    one_vs_all : bool
-        One network per class instead of one for all.
+    recipe : Recipe
+        With every "auto" resolved.
     class_weights : array (n_classes,) or None
         Factor on C for each class.
     seed : int
     device : torch.device
     n_jobs : int or None
+        Networks of one-vs-all to train at the same time.
     threads : ThreadCounts
         Numbers of threads that everything computes with.
     checkpoints : Checkpoints or None
-    observe : callable or None
+    callbacks : tuple of Callback
+        Those of the user.
     verbose : bool
     """
 
-    latent_dim: int
-    widths: tuple[int, ...]
-    first_filters: str
-    keep_untrained: bool
-    settings: Settings
-    one_vs_all: bool
+    recipe: Recipe
     class_weights: np.ndarray | None
     seed: int
     device: torch.device
     n_jobs: int | None
     threads: ThreadCounts
-    checkpoints: Checkpoints | None
-    observe: Observer | None
-    verbose: bool
+    checkpoints: Checkpoints | None = None
+    callbacks: tuple[Callback, ...] = ()
+    verbose: bool = False
+
+    @property
+    def one_vs_all(self) -> bool:
+        """Whether there is one network per class instead of one for all."""
+        return self.recipe.strategy == "one-vs-all"
 
 
-def open_training(data: TrainingData, plan: Plan, root: Tensor | None, untrained: TextureFCN | None) -> list[Trained]:
-    """Train new networks on the training images; validation images, if there are any, choose the epochs.
+def train_held_out(
+    data: TrainingData, options: FitOptions, root: Tensor | None, untrained: TextureFCN | None
+) -> list[Trained]:
+    """Train new networks on the training images; validation images, if there are any, select the epochs.
 
-    `root` decorrelates the patches that half of their first filters look at. `untrained` is what the last SVM will see
-    beside the trained networks, so epochs are judged with it.
+    `root` decorrelates the patches that half of the first filters look at. The final SVM sees `untrained` beside the
+    trained networks, so it also takes part in the selection of epochs.
     """
-    n_opening = plan.settings.epochs - plan.settings.closing_epochs
-    phase = _Phase("LMFCN", replace(plan.settings, epochs=n_opening), 0, "")
-    networks = [new_network(data, plan, root, number) for number in range(_n_networks(data, plan))]
-    problem = _problem(data, plan)
-    if untrained is not None and data.validation is not None:
-        beside = refresh_and_encode(untrained, data.train.images, plan.device)
-        problem = replace(
-            problem, beside=beside, validation_beside=encode(untrained, data.validation.images, plan.device)
-        )
-    return _train(data, plan, phase, problem, networks)
+    recipe = options.recipe
+    n_epochs = recipe.n_epochs - recipe.n_refit_epochs
+    phase = _Phase("LMFCN", replace(recipe, epochs=n_epochs, refit_epochs=0), 0, "")
+    networks = [new_network(data, options, root, number) for number in range(_n_networks(data, options))]
+    return _train(data, options, phase, _problem(data, options), networks, _judge(data, options, untrained))
 
 
-def close_training(data: TrainingData, plan: Plan, trained: Sequence[Trained]) -> list[Trained] | None:
-    """Train the kept networks further, on training and validation images together, and keep the last epoch.
+def refit(data: TrainingData, options: FitOptions, trained: Sequence[Trained]) -> list[Trained] | None:
+    """Train the selected networks further, on training and validation images together; the last epoch counts.
 
-    All that validation images can tell is known by then. They are as many new images for the networks, of which those
-    that lie inside the margin become support vectors at once. None if there is nothing to do: no closing epochs, or
-    the user has stopped the first phase. Stopped before the first closing epoch was over, one network stays as it was.
+    By then the validation images have selected everything that there is to select, and are as many new images to learn
+    from. None if there is nothing to do: no refit epochs, or the user has interrupted the first phase. Interrupted
+    before the first refit epoch was over, a single network stays as it was.
     """
-    n_closing = plan.settings.closing_epochs
-    if n_closing == 0 or any(result.interrupted for result in trained):
+    recipe = options.recipe
+    if recipe.n_refit_epochs == 0 or any(result.interrupted for result in trained):
         return None
-    n_before = plan.settings.epochs - n_closing
-    phase = _Phase("LMFCN, all images", replace(plan.settings, epochs=n_closing), n_before, "-closing")
-    networks = [copy.deepcopy(result.kept.network) for result in trained]
+    first_epoch = recipe.n_epochs - recipe.n_refit_epochs
+    phase_recipe = replace(recipe, epochs=recipe.n_refit_epochs, refit_epochs=0)
+    phase = _Phase("LMFCN, all images", phase_recipe, first_epoch, "-closing")
+    networks = [copy.deepcopy(result.selected.network) for result in trained]
     try:
-        return _train(data, plan, phase, _problem_of_all(data, plan), networks)
+        return _train(data, options, phase, _problem_of_all(data, options), networks)
     except KeyboardInterrupt:
-        if plan.one_vs_all:
+        if options.one_vs_all:
             raise
-        return [_interrupted(trained[0].kept, History(), trained[0].history[-1].epoch, plan)]
+        return [_interrupted(trained[0].selected, History(), trained[0].history[-1].epoch, options)]
 
 
 def all_images(data: TrainingData) -> Images:
@@ -113,154 +107,200 @@ def all_images(data: TrainingData) -> Images:
     return train.images if validation is None else JoinedImages(train.images, validation.images)
 
 
-def new_network(data: TrainingData, plan: Plan, root: Tensor | None, number: int = 0) -> TextureFCN:
+def new_network(data: TrainingData, options: FitOptions, root: Tensor | None, number: int = 0) -> TextureFCN:
     """Return one of the networks as it starts; the same one every time."""
-    seed = int(np.random.default_rng([plan.seed, 1]).integers(2**62, size=number + 1)[number])
+    seed = int(np.random.default_rng([options.seed, 1]).integers(2**62, size=number + 1)[number])
     generator = torch.Generator().manual_seed(seed)
-    network = TextureFCN(data.form.channels, plan.latent_dim, plan.widths, generator=generator)
+    network = TextureFCN(
+        data.form.channels, options.recipe.latent_dim, tuple(options.recipe.widths), generator=generator
+    )
     decorrelate_first_filters(network, root)
-    return network.to(plan.device)
+    return network.to(options.device)
 
 
-def image_weights(plan: Plan, labels: Tensor) -> Tensor | None:
+def image_weights(options: FitOptions, labels: Tensor) -> Tensor | None:
     """Return the factor (n,) on C for each image, if classes have one."""
-    if plan.class_weights is None:
+    if options.class_weights is None:
         return None
-    return to_device(torch.from_numpy(plan.class_weights), labels.device)[labels]
+    return to_device(torch.from_numpy(options.class_weights), labels.device)[labels]
 
 
-def resumed_plan(plan: Plan, checkpoints: Checkpoints) -> tuple[Plan, list[str]]:
-    """Return the plan with the checkpoints' folder and numbers of threads, and a message if these were others."""
+def resumed_options(options: FitOptions, checkpoints: Checkpoints) -> tuple[FitOptions, list[str]]:
+    """Return the options with the checkpoints and their numbers of threads, and a message if these differ."""
     notes = []
-    if checkpoints.threads not in (None, plan.threads):
+    if checkpoints.threads not in (None, options.threads):
         notes.append(
             f"The fit in {checkpoints.folder} was started with {checkpoints.threads}, and goes on with the same instead"
-            f" of {plan.threads}: bits depend on it. Delete the folder to start anew."
+            f" of {options.threads}: bits depend on it. Delete the folder to start anew."
         )
-    return replace(plan, checkpoints=checkpoints, threads=checkpoints.threads or plan.threads), notes
+    return replace(options, checkpoints=checkpoints, threads=checkpoints.threads or options.threads), notes
 
 
-def how_to_go_on(plan: Plan) -> str:
+def how_to_go_on(options: FitOptions) -> str:
     """Say how an interrupted fit goes on."""
-    if plan.checkpoints is None:
+    if options.checkpoints is None:
         return "Give checkpoint_dir to be able to go on after an interruption."
-    return (
-        f"To go on, call fit again with the same data, parameters and checkpoint_dir={str(plan.checkpoints.folder)!r}."
-    )
+    folder = str(options.checkpoints.folder)
+    return f"To go on, call fit again with the same data, parameters and checkpoint_dir={folder!r}."
 
 
 @dataclass(frozen=True)
 class _Phase:
-    """One of the two phases: its title, its settings, the epochs before it, and the end of its checkpoints' names."""
+    """One of the two phases: its title, its recipe, the epochs before it, and the suffix of its checkpoint files."""
 
     title: str
-    settings: Settings
-    n_before: int
+    recipe: Recipe
+    first_epoch: int
     suffix: str
 
-    def seed(self, plan: Plan, number: int) -> int:
-        """Return what decides the order of the images."""
-        return int(np.random.default_rng([plan.seed, 3, self.n_before, number]).integers(2**62))
+    def seed(self, options: FitOptions, number: int) -> int:
+        """Return the seed of the order of the images."""
+        return int(np.random.default_rng([options.seed, 3, self.first_epoch, number]).integers(2**62))
 
 
-def _n_networks(data: TrainingData, plan: Plan) -> int:
-    return len(data.classes) if plan.one_vs_all else 1
+@dataclass(frozen=True)
+class _JudgeByFinalSVM:
+    """Score validation images with an SVM like the final one, fitted on the latents of an epoch.
+
+    `untrained` (n, d) and `validation_untrained` (m, d) are features that the final SVM also sees. A network of
+    one-vs-all is judged by its own binary problem, although the final SVM sees the latents of all networks.
+    """
+
+    recipe: Recipe
+    labels: Tensor
+    weights: Tensor | None
+    untrained: Tensor | None
+    validation_untrained: Tensor | None
+
+    def __call__(self, latents: Tensor, validation_latents: Tensor, space: LatentSpace) -> Tensor:  # noqa: ARG002
+        in_no_fold, own_rule = torch.full_like(self.labels, ALWAYS), rules_of(self.recipe, self.weights)[:1]
+        features = _side_by_side(self.untrained, latents)
+        decision = fit_final_svm(features, self.labels, in_no_fold, self.recipe, own_rule).decision
+        return decision.scores(_side_by_side(self.validation_untrained, validation_latents))
+
+
+def _side_by_side(first: Tensor | None, second: Tensor) -> Tensor:
+    return second if first is None else torch.cat([first, second], dim=1)
+
+
+def _judge(data: TrainingData, options: FitOptions, untrained: TextureFCN | None) -> Callable[[Problem], Judge]:
+    """Return what makes the judge of a problem: the epoch's own SVM as in the paper, or one like the final SVM."""
+    beside = validation_beside = None
+    if untrained is not None and data.validation is not None:
+        beside = refresh_and_encode(untrained, data.train.images, options.device)
+        validation_beside = encode(untrained, data.validation.images, options.device)
+
+    def judge_of(problem: Problem) -> Judge:
+        if beside is None and not options.recipe.whiten:
+            return judge_by_epoch_svm
+        return _JudgeByFinalSVM(options.recipe, problem.labels, problem.weights, beside, validation_beside)
+
+    return judge_of
+
+
+class _Progress(Callback):
+    """Moves a progress bar by one step per epoch."""
+
+    def __init__(self, advance: Advance) -> None:
+        self.advance = advance
+
+    def on_training_start(self, training: Training) -> None:
+        for record in training.history:
+            self.step(record)
+
+    def on_epoch_end(self, training: Training, record: EpochRecord, space: LatentSpace) -> None:  # noqa: ARG002
+        self.step(record)
+
+    def step(self, record: EpochRecord) -> None:
+        """Count one epoch, also of a training that ran in another process."""
+        self.advance(progress_note(record.validation_balanced_accuracy, record.n_support))
+
+
+def _n_networks(data: TrainingData, options: FitOptions) -> int:
+    return len(data.classes) if options.one_vs_all else 1
 
 
 def _train(
-    data: TrainingData, plan: Plan, phase: _Phase, problem: Problem, networks: Sequence[TextureFCN]
+    data: TrainingData,
+    options: FitOptions,
+    phase: _Phase,
+    problem: Problem,
+    networks: Sequence[TextureFCN],
+    judge_of: Callable[[Problem], Judge] = lambda _: judge_by_epoch_svm,
 ) -> list[Trained]:
     """Train each network on its problem: that of all classes, or of one class against all others."""
-    workers = workers_of(plan.n_jobs)
+    workers = workers_of(options.n_jobs)
     in_workers = len(networks) > 1 and not workers.serial
-    with epoch_progress(phase.title, len(networks) * (phase.settings.epochs + 1), visible=plan.verbose) as advance:
-        observe = None if in_workers else _observer(plan.observe, advance)
-        catch_up = None if in_workers else _note(advance)
-        make = partial(_make_training, replace(plan, observe=None), phase, observe, catch_up)
-        if not plan.one_vs_all:
-            return [_run_interruptible(make(problem, networks[0], 0), plan)]
-        tasks = {
-            f"Class {label!r} against all others": partial(
-                make, one_against_all(problem, number), networks[number], number
+    with epoch_progress(phase.title, len(networks) * (phase.recipe.n_epochs + 1), visible=options.verbose) as advance:
+        progress = _Progress(advance)
+        callbacks = () if in_workers else (progress, *options.callbacks)
+        make = partial(_make_training, replace(options, callbacks=()), phase, callbacks)
+        if not options.one_vs_all:
+            return [_run_interruptible(make(problem, judge_of(problem), networks[0], 0), options)]
+        tasks = {}
+        for number, label in enumerate(data.classes.tolist()):
+            binary = one_against_all(problem, number)
+            tasks[f"Class {label!r} against all others"] = partial(
+                make, binary, judge_of(binary), networks[number], number
             )
-            for number, label in enumerate(data.classes.tolist())
-        }
 
         def finished(trained: Trained) -> None:
             for record in trained.history if in_workers else ():
-                _note(advance)(record)
+                progress.step(record)
 
-        return train_side_by_side(tasks, finished, workers=workers, n_threads=plan.threads.network)
+        return train_side_by_side(tasks, finished, workers=workers, n_threads=options.threads.network)
 
 
 def _make_training(
-    plan: Plan,
+    options: FitOptions,
     phase: _Phase,
-    observe: Observer | None,
-    catch_up: Callable[[EpochRecord], None] | None,
+    callbacks: Sequence[Callback],
     problem: Problem,
+    judge: Judge,
     network: TextureFCN,
     number: int,
 ) -> Training:
-    """Return the training of one network, at its start or where its checkpoint ends.
-
-    `catch_up` sees the records of epochs that a checkpoint brings.
-    """
-    checkpoint = None if plan.checkpoints is None else plan.checkpoints.of(f"{number}{phase.suffix}")
-    generator = torch.Generator().manual_seed(phase.seed(plan, number))
-    save = None if checkpoint is None else checkpoint.save
-    training = Training(network, problem, phase.settings, generator, observe, save, phase.n_before)
-    if checkpoint is not None:
-        checkpoint.restore(training)
-    if catch_up is not None:
-        for record in training.history:
-            catch_up(record)
-    return training
+    """Return the training of one network; its checkpoint, if there is one, comes before all other callbacks."""
+    if options.checkpoints is not None:
+        callbacks = (options.checkpoints.of(f"{number}{phase.suffix}"), *callbacks)
+    generator = torch.Generator().manual_seed(phase.seed(options, number))
+    return Training(
+        network, problem, phase.recipe, generator, callbacks=callbacks, judge=judge, first_epoch=phase.first_epoch
+    )
 
 
-def _run_interruptible(training: Training, plan: Plan) -> Trained:
-    """Run one training; when the user stops it, keep what there is."""
+def _run_interruptible(training: Training, options: FitOptions) -> Trained:
+    """Run one training; when the user interrupts it, return what there is."""
     try:
         return training.run()
     except KeyboardInterrupt:
         if len(training.history) == 0:
             raise
-        return _interrupted(training.kept, training.history, training.history[-1].epoch, plan)
+        return _interrupted(training.selected, training.history, training.history[-1].epoch, options)
 
 
-def _interrupted(kept: KeptEpoch, history: History[EpochRecord], last_epoch: int, plan: Plan) -> Trained:
-    message = f"Interrupted after epoch {last_epoch}; epoch {kept.epoch} is kept. {how_to_go_on(plan)}"
-    return Trained(kept, history, message, interrupted=True)
+def _interrupted(
+    selected: SelectedEpoch, history: History[EpochRecord], last_epoch: int, options: FitOptions
+) -> Trained:
+    message = f"Interrupted after epoch {last_epoch}; epoch {selected.epoch} is selected. {how_to_go_on(options)}"
+    return Trained(selected, history, message, interrupted=True)
 
 
-def _problem(data: TrainingData, plan: Plan) -> Problem:
+def _problem(data: TrainingData, options: FitOptions) -> Problem:
     train, validation = data.train, data.validation
-    labels = torch.from_numpy(train.numbers).to(plan.device)
+    labels = torch.from_numpy(train.numbers).to(options.device)
     return Problem(
         train.images,
         labels,
         None if validation is None else validation.images,
-        None if validation is None else torch.from_numpy(validation.numbers).to(plan.device),
-        image_weights(plan, labels),
+        None if validation is None else torch.from_numpy(validation.numbers).to(options.device),
+        image_weights(options, labels),
     )
 
 
-def _problem_of_all(data: TrainingData, plan: Plan) -> Problem:
+def _problem_of_all(data: TrainingData, options: FitOptions) -> Problem:
     """Return the problem without anything held out."""
-    problem = _problem(data, plan)
+    problem = _problem(data, options)
     others = [] if problem.validation_labels is None else [problem.validation_labels]
     labels = torch.cat([problem.labels, *others])
-    return Problem(all_images(data), labels, weights=image_weights(plan, labels))
-
-
-def _note(advance: Advance) -> Callable[[EpochRecord], None]:
-    return lambda record: advance(progress_note(record.validation_balanced_accuracy, record.n_support))
-
-
-def _observer(observe: Observer | None, advance: Advance) -> Observer:
-    def watch(record: EpochRecord, space: LatentSpace) -> None:
-        _note(advance)(record)
-        if observe is not None:
-            observe(record, space)
-
-    return watch
+    return Problem(all_images(data), labels, weights=image_weights(options, labels))

@@ -4,65 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any
 
-from lmfcn.recipe import Settings
-
-VIEWS = ("none", "flips", "turns")
-PRECISIONS = ("auto", "float32", "bfloat16")
-
-_CHOICES = {
-    "support_loss": ("contrast", "pull"),
-    "distance": ("squared", "euclidean"),
-    "units": ("kernel", "latent"),
-    "correction_class": ("own", "any"),
-    "optimizer": ("adamw", "adadelta"),
-    "standardize": (True, False),
-    "stand_ins": (True, False),
-    "views": VIEWS,
-    "keep": ("best", "latest"),
-    "refit": (True, False),
-    "whiten": (True, False),
-    "precision": PRECISIONS,
-}
-
-
-def check_settings(settings: Settings) -> None:
-    """Refuse settings that no training can run with."""
-    least = {"epochs": 1, "closing_epochs": 0, "passes": 1, "sv_close": 0, "wr_close": 0, "sh_close": 0}
-    for name, smallest in least.items():
-        check_integer(name, getattr(settings, name), smallest)
-    check_closing(settings)
-    check_positive("anchor_weight", settings.anchor_weight, zero_allowed=True)
-    check_positive("head_weight", settings.head_weight, zero_allowed=True)
-    terms = settings.anchor_weight * (settings.sv_close + settings.wr_close + settings.sh_close)
-    if terms + settings.head_weight == 0:
-        raise ValueError(
-            "sv_close, wr_close and sh_close are all 0, or anchor_weight is, and so is head_weight; at least one term"
-            " of the loss must be positive to learn anything."
-        )
-    for name in ("C", "gamma_factor", "sharpness", "learning_rate", "final_rate", "head_rate"):
-        check_positive(name, getattr(settings, name))
-    check_positive("weight_decay", settings.weight_decay, zero_allowed=True)
-    for name, choices in _CHOICES.items():
-        check_choice(name, getattr(settings, name), choices)
-    if settings.batch_size != "all":
-        check_integer("batch_size", settings.batch_size, smallest=1)
-    if settings.gamma != "scale":
-        check_positive("gamma", settings.gamma)
-
-
-def check_closing(settings: Settings) -> None:
-    """Refuse a second phase that would leave nothing of the first, or learn from what must not be learnt from."""
-    if settings.closing_epochs >= settings.epochs:
-        raise ValueError(
-            f"closing_epochs must be less than epochs, {settings.epochs}, of which they are a part,"
-            f" got {settings.closing_epochs}."
-        )
-    if settings.closing_epochs and settings.refit is False:
-        raise ValueError(
-            f"closing_epochs={settings.closing_epochs} learn from validation images, which refit=False keeps out;"
-            " set refit=True, or leave closing_epochs at its default."
-        )
-
 
 def check_class_weight(class_weight: Any) -> None:
     """Refuse anything but "auto", "balanced", None, or positive weights by label."""
