@@ -18,7 +18,7 @@ from lmfcn.method.network import TextureFCN
 from lmfcn.method.whole_batch import bytes_per_image, latents_in_pieces
 from lmfcn.recipe import Recipe
 
-MAP_BYTES = 2**29
+MAP_BYTES = 2**28
 """Memory for the maps of a batch of all images; a larger batch is computed in pieces."""
 
 
