@@ -165,7 +165,7 @@ def test_every_method_has_its_place_in_the_order():
     assert len(CHEAP_FIRST) == len(METHODS)
     assert choose_methods(["all"]) == list(CHEAP_FIRST)
     assert set(choose_methods(DEFAULT_METHODS)) == set(DEFAULT_METHODS)
-    assert choose_methods(["LMFCN,paper's preset"]) == ["LMFCN, paper's preset"]
+    assert choose_methods(["LMFCN,paper's preset"]) == ["LMFCN (paper)"]
 
 
 @pytest.mark.parametrize(

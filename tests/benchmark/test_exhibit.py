@@ -60,7 +60,7 @@ def test_a_damaged_file_is_refused(tmp_path, random):
 
 
 def test_a_run_leaves_its_exhibit_beside_the_file_of_runs(tmp_path, random):
-    run = run_of("LMFCN, paper's preset", 0, 0.5)
+    run = run_of("LMFCN (paper)", 0, 0.5)
     shown = replace(run, exhibit=some_exhibit(random))
     append_run(tmp_path / "runs.jsonl", shown)
     assert "exhibit" not in (tmp_path / "runs.jsonl").read_text()

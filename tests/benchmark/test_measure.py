@@ -99,7 +99,7 @@ def test_what_is_unknown_is_none():
 
 
 QUICK = {"epochs": 2, "latent_dim": 4, "widths": (6,), "device": "cpu"}
-QUICKLY = {**dict.fromkeys(("LMFCN", "LMFCN, paper's preset", "CNN-CE", "CNN + SVM"), QUICK), "FV-CNN": {"n_modes": 2}}
+QUICKLY = {**dict.fromkeys(("LMFCN", "LMFCN (paper)", "CNN-CE", "CNN + SVM"), QUICK), "FV-CNN": {"n_modes": 2}}
 
 
 @pytest.fixture(scope="module")
@@ -200,13 +200,13 @@ def test_methods_that_do_not_train(parts, method):
 
 
 def test_the_papers_preset_keeps_its_rates(parts):
-    (run,) = measure(Cell("tiny", "LMFCN, paper's preset", 0), parts, {"learning_rate": 1.0}, QUICKLY)
+    (run,) = measure(Cell("tiny", "LMFCN (paper)", 0), parts, {"learning_rate": 1.0}, QUICKLY)
     assert run.chosen == {}
     assert run.settings["optimizer"] == "adadelta"
 
 
 def test_who_is_tuned():
-    assert set(METHODS) == {"LMFCN", "LMFCN, paper's preset", *COMPARATORS}
+    assert set(METHODS) == {"LMFCN", "LMFCN (paper)", *COMPARATORS}
     tuned = {method for method in METHODS if is_tuned(method)}
     assert tuned == set(CHANGES)
 
@@ -234,7 +234,7 @@ def test_validation_of_one_vs_all_is_that_of_all_classes_where_the_last_svm_has_
     random = np.random.default_rng(0)
     draw = {"means": (128, 128, 128), "stds": (5, 40, 90)}
     three = Parts(*(Part(*make_gaussians(6, 16, random, **draw)) for _ in range(3)))
-    fitted = METHODS["LMFCN, paper's preset"](**{**QUICK, "epochs": 1}, random_state=0)
+    fitted = METHODS["LMFCN (paper)"](**{**QUICK, "epochs": 1}, random_state=0)
     fitted.fit(*three.train, validation=three.validation)
     found = describe(fitted, three, 1.0)
     expected = balanced_accuracy_score(three.validation.labels, fitted.predict(three.validation.images))

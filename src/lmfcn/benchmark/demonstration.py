@@ -76,7 +76,7 @@ def run_demo(settings: DemoSettings, *, verbose: bool = True) -> DemoResult:
         "CNN, 16 dimensions": CNNClassifier(
             latent_dim=16,
             first_filters="decorrelated",
-            views=recipe.views,
+            augmentation=recipe.views,
             learning_rate=recipe.learning_rate,
             **{**shared, "epochs": 2 * settings.epochs},
         ),

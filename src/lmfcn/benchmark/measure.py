@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from sklearn.metrics import balanced_accuracy_score
 
+from lmfcn.baselines import METHODS as BASELINES
+from lmfcn.baselines import check_requirements
 from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.feature_svm import FeatureSVC
 from lmfcn.baselines.network_svm import CNNSVC
-from lmfcn.baselines.registry import METHODS as COMPARATORS
-from lmfcn.baselines.registry import check_able
 from lmfcn.baselines.tuning import Tried, Tuned, candidates_for, validation_score
 from lmfcn.benchmark.exhibit import answers_of, exhibit_of
-from lmfcn.benchmark.runs import Cell, Run
+from lmfcn.benchmark.runs import Cell, Run, former_method, former_parameters
 from lmfcn.benchmark.tasks import Part, Parts
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.collection import ImageCollection
@@ -111,11 +111,11 @@ def _side_by_side(columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
 
 METHODS: dict[str, Callable[..., Any]] = {
     "LMFCN": LMFCNClassifier,
-    "LMFCN, paper's preset": partial(LMFCNClassifier, preset="paper"),
-    **COMPARATORS,
+    "LMFCN (paper)": partial(LMFCNClassifier, preset="paper"),
+    **BASELINES,
 }
 NEED_WEIGHTS = ("ResNet18", "InceptionV3")
-UNTUNED = ("LMFCN", "LMFCN, paper's preset")
+UNTUNED = ("LMFCN", "LMFCN (paper)")
 """Ours run as they come: what is measured is what somebody gets who changes no parameter."""
 ON_TOP_OF_CNN = ("CNN + SVM", "FV-CNN")
 """Methods that build on the network of "CNN-CE" and are measured with it, without training it again."""
@@ -133,7 +133,7 @@ CHANGES: Changes = {
 }
 """What keeps the time of a whole study within hours."""
 
-_NO_PART_OF_THE_RESULT = ("verbose", "n_jobs", "on_epoch", "checkpoint_dir", "cache_dir", "device", "random_state")
+_WITHOUT_EFFECT = ("verbose", "n_jobs", "on_epoch", "checkpoint_dir", "cache_dir", "device", "random_state")
 
 
 def is_tuned(method: str) -> bool:
@@ -149,6 +149,8 @@ def candidates_of(method: str, changes: Changes) -> list[dict[str, Any]]:
 def digest_of(method: str, changes: Changes, more: Any = None) -> str:
     """Return 32 hexadecimal digits that change with the parameters of a method, and with `more`.
 
+    Methods and parameters enter under the names that they had when the first digests were written.
+
     Examples
     --------
     >>> digest_of("LMFCN", {}) == digest_of("LMFCN", {"LMFCN": {"C": 1.0}})
@@ -160,10 +162,10 @@ def digest_of(method: str, changes: Changes, more: Any = None) -> str:
     parameters = estimator.get_params(deep=False)
     if isinstance(estimator, LMFCNClassifier):
         parameters = resolved(parameters)
-    told = {name: value for name, value in parameters.items() if name not in _NO_PART_OF_THE_RESULT}
+    values = former_parameters({name: value for name, value in parameters.items() if name not in _WITHOUT_EFFECT})
     if isinstance(estimator, FeatureSVC):
-        told["rules"] = [asdict(rule) for rule in estimator.rules()]
-    return fingerprint(None, json.dumps([method, told, more], sort_keys=True, default=str))
+        values["rules"] = [asdict(rule) for rule in estimator.rules()]
+    return fingerprint(None, json.dumps([former_method(method), values, more], sort_keys=True, default=str))
 
 
 def measure(
@@ -284,13 +286,13 @@ DEFAULT_METHODS = ("LMFCN", "LMFCN, untrained", "CNN-CE", "CNN + SVM", "GLCM", "
 CHEAP_FIRST = (
     *("LBP", "PFTAS", "random-fcn", "LMFCN, untrained", "GLCM"),
     *("ResNet18", "ResNet18, random weights", "InceptionV3", "InceptionV3, random weights"),
-    *("LMFCN", "LMFCN, paper's preset", "contrastive", "proxy-anchor", "proxy-NCA", "ranked-list"),
+    *("LMFCN", "LMFCN (paper)", "contrastive", "proxy-anchor", "proxy-NCA", "ranked-list"),
     *("CNN-CE", "CNN + SVM", "FV-CNN", "CNN-H", "CNN multiclass"),
 )
 """All methods in the order in which they are run: those that take seconds are not kept waiting by others."""
 
 _FEW_EPOCHS = {
-    **{name: {"epochs": 5} for name in ("LMFCN", "LMFCN, paper's preset")},
+    **{name: {"epochs": 5} for name in ("LMFCN", "LMFCN (paper)")},
     **{name: {"epochs": 20, "patience": 5} for name in ("CNN-CE", "CNN-H", "CNN multiclass", "CNN + SVM", "FV-CNN")},
     **{name: {"epochs": 10} for name in ("contrastive", "proxy-anchor", "proxy-NCA", "ranked-list")},
 }
@@ -331,7 +333,7 @@ def able_methods(
     for method in (name for name in methods if name not in left_out):
         estimator = METHODS[method]().set_params(**changes.get(method, {}))
         try:
-            check_able(estimator, channels, pixels, smallest_side)
+            check_requirements(estimator, channels, pixels, smallest_side)
         except (ImportError, ValueError, OSError) as error:
             left_out[method] = str(error)
     able = [method for method in methods if method not in left_out]

@@ -3,7 +3,7 @@
 import json
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -209,7 +209,57 @@ def _parse(line: str) -> Run:
     missing = [name for name in _NEEDED if name not in values]
     if missing:
         raise ValueError(f"without {', '.join(missing)}")
-    return Run(**{name: values[name] for name in _KNOWN if name in values})
+    return Run(**_with_current_names({name: values[name] for name in _KNOWN if name in values}))
+
+
+_FORMER_METHODS = {"LMFCN (paper)": "LMFCN, paper's preset"}
+_FORMER_PARAMETERS = {"augmentation": "views"}
+_FORMER_VALUES = {"augmentation": {"dihedral": "turns"}}
+"""Names that earlier versions wrote to files and put into digests, by the names of today."""
+
+
+def former_method(method: str) -> str:
+    """Return the name that a method had when the digests and exhibit files of earlier versions were written."""
+    return _FORMER_METHODS.get(method, method)
+
+
+def former_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return parameters under their former names and with their former values, so that digests stay the same.
+
+    Examples
+    --------
+    >>> former_parameters({"augmentation": "dihedral", "epochs": 5})
+    {'views': 'turns', 'epochs': 5}
+    """
+    return {
+        _FORMER_PARAMETERS.get(name, name): _translate(value, _FORMER_VALUES.get(name, {}))
+        for name, value in parameters.items()
+    }
+
+
+def _with_current_names(fields_of_run: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a line with today's names of methods and parameters."""
+    current = {**fields_of_run, "method": _translate(fields_of_run["method"], _inverse(_FORMER_METHODS))}
+    for name in ("chosen", "settings"):
+        if name in current:
+            current[name] = _current_parameters(current[name])
+    if "tried" in current:
+        current["tried"] = [[_current_parameters(parameters), score] for parameters, score in current["tried"]]
+    return current
+
+
+def _current_parameters(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    names = _inverse(_FORMER_PARAMETERS)
+    current = {names.get(name, name): value for name, value in parameters.items()}
+    return {name: _translate(value, _inverse(_FORMER_VALUES.get(name, {}))) for name, value in current.items()}
+
+
+def _translate(value: Any, names: Mapping[str, str]) -> Any:
+    return names.get(value, value) if isinstance(value, str) else value
+
+
+def _inverse(names: Mapping[str, str]) -> dict[str, str]:
+    return {former: current for current, former in names.items()}
 
 
 _KNOWN = [entry.name for entry in fields(Run) if entry.name != "exhibit"]

@@ -16,7 +16,7 @@ from lmfcn.benchmark.measure import (
     is_tuned,
     measure,
 )
-from lmfcn.benchmark.runs import Cell, Run, RunReader, append_run
+from lmfcn.benchmark.runs import Cell, Run, RunReader, append_run, former_parameters
 from lmfcn.benchmark.tables import NOTHING
 from lmfcn.benchmark.tasks import Parts
 from lmfcn.compute.parallel import LostWorkerError, as_completed
@@ -184,8 +184,9 @@ class Study:
         key = cell.task, cell.method
         if key not in self._digests and cell.method in METHODS:
             tuned = self.tuning_seed is not None and is_tuned(cell.method)
-            told = [candidates_of(cell.method, self.changes), self._tuning(cell).task] if tuned else False
-            self._digests[key] = digest_of(cell.method, self.changes, [self.data.get(cell.task), told])
+            candidates = [former_parameters(one) for one in candidates_of(cell.method, self.changes)] if tuned else []
+            tuning = [candidates, self._tuning(cell).task] if tuned else False
+            self._digests[key] = digest_of(cell.method, self.changes, [self.data.get(cell.task), tuning])
         return self._digests.get(key)
 
     @cached_property

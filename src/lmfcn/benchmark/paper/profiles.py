@@ -15,7 +15,7 @@ from lmfcn.classifier import LMFCNClassifier
 from lmfcn.method.anchors import LatentSpace
 from lmfcn.method.history import EpochRecord, History
 
-OURS, PRESET = "LMFCN", "LMFCN, paper's preset"
+OURS, PRESET = "LMFCN", "LMFCN (paper)"
 LATENT_DIM = 16
 """Of table 2; the paper does not tell that of table 4, which is taken to be the same."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from lmfcn.baselines.registry import check_able
+from lmfcn.baselines import check_requirements
 from lmfcn.benchmark.measure import CHEAP_FIRST, METHODS, NEED_WEIGHTS, WEIGHT_OPTIONS
 from lmfcn.benchmark.paper.image_sets import (
     GAUSSIAN,
@@ -304,7 +304,7 @@ def _left_out(request: Request, profile: Profile, rows: Sequence[Row]) -> dict[s
             reasons[label] = f"its weights were not given ({WEIGHT_OPTIONS[method]} FILE)"
         else:
             try:
-                check_able(METHODS[method]().set_params(**changes.get(method, {})), 3, "uint8", profile.size)
+                check_requirements(METHODS[method]().set_params(**changes.get(method, {})), 3, "uint8", profile.size)
             except (ImportError, ValueError, OSError) as error:
                 reasons[label] = str(error)
     return reasons
