@@ -113,7 +113,9 @@ class FisherSVC(CNNSVC):
         sampled = [_sample_rows(rows, random) for _, rows in local_features(self.network_, data.train.images)]
         local = np.concatenate(sampled, dtype=np.float64)
         if len(local) < self.n_modes:
-            raise ValueError(f"n_modes must be at most the {len(local)} positions of the training images' feature maps.")
+            raise ValueError(
+                f"n_modes must be at most the {len(local)} positions of the training images' feature maps."
+            )
         self.pca_ = PCA(min(self.n_components, *local.shape), svd_solver="full").fit(local)
         options = {"covariance_type": "diag", "reg_covar": 1e-4, "random_state": int(random.integers(2**31))}
         with warnings.catch_warnings():

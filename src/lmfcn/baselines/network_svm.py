@@ -209,7 +209,11 @@ class CNNSVC(TrainedNetworkSVC):
             return
         random.integers(2**62)  # the seed of the training: the next draws are then the same as in `fit`
         network: Any = self._fitted_cnn.network_[0]
-        self.network_, self.history_, self.best_epoch_ = network, self._fitted_cnn.history_, self._fitted_cnn.best_epoch_
+        self.network_, self.history_, self.best_epoch_ = (
+            network,
+            self._fitted_cnn.history_,
+            self._fitted_cnn.best_epoch_,
+        )
         self.n_iter_ = self._fitted_cnn.n_iter_
 
     def _train(self, data: TrainingData, generator: torch.Generator) -> TrainedNetwork:
