@@ -48,7 +48,7 @@ accuracy: $(READY)  ## test accuracy on striped Gaussians over five seeds
 
 study: $(READY)  ## every method on every task with the images in DATA=..., resumable
 	@test -n "$(DATA)" || { echo "make study needs DATA=folder, which holds lung, neu and usptex"; exit 2; }
-	$(BIN)/python -m lmfcn.benchmark.study $(DATA) --output benchmarks/study.jsonl
+	$(BIN)/python benchmarks/study.py $(DATA) --output benchmarks/study.jsonl
 
 clean:  ## remove everything that the other targets made
 	rm -rf $(VENV) demo benchmarks/results .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -16,7 +16,7 @@ from sklearn.metrics import balanced_accuracy_score
 
 from lmfcn import LMFCNClassifier, __version__, make_gaussians
 from lmfcn.baselines.cnn import CNNClassifier
-from lmfcn.benchmark.measure import learning_figures
+from lmfcn.benchmark.measure import history_fields
 
 METHODS = {
     "LMFCN": lambda: LMFCNClassifier(),
@@ -47,7 +47,7 @@ def measure(name: str, seed: int) -> dict[str, object]:
         "validation_balanced_accuracy": kept.validation_balanced_accuracy,
         "kept_epoch": model.best_epoch_,
         "n_support_first_kept_last": support,
-        "n_backpropagated": learning_figures(model)["n_backpropagated"],
+        "n_backpropagated": history_fields(model)["n_backpropagated"],
         "seconds": round(seconds, 1),
     }
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from lmfcn.benchmark.runs import Run, read_runs
 from lmfcn.benchmark.statistics import paired_difference, summarize
-from lmfcn.benchmark.tables import markdown_table, matched, spread
+from lmfcn.benchmark.tables import markdown_table, matched_pairs, spread
 from lmfcn.benchmark.tasks import TASKS
 
 N_SEEDS = 5
@@ -74,7 +74,7 @@ def _accuracy(method):
 
 def _difference(method):
     def entry(runs, task):
-        pairs = matched(runs, task, "LMFCN", method)
+        pairs = matched_pairs(runs, task, "LMFCN", method)
         if not pairs:
             return MISSING
         ours, theirs = ([100 * run.test_balanced_accuracy for run in side] for side in zip(*pairs, strict=True))

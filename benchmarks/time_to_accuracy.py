@@ -21,10 +21,10 @@ import torch
 
 from lmfcn import LMFCNClassifier
 from lmfcn.baselines.cnn import CNNClassifier
-from lmfcn.benchmark.measure import learning_figures
+from lmfcn.benchmark.measure import history_fields
 from lmfcn.benchmark.runs import Run, read_runs
-from lmfcn.benchmark.tables import matched
-from lmfcn.benchmark.tasks import TASKS, Parts
+from lmfcn.benchmark.tables import matched_pairs
+from lmfcn.benchmark.tasks import TASKS, SplitData
 from lmfcn.recipe import Recipe
 
 OURS, THEIRS = "LMFCN", "CNN-CE"
@@ -53,19 +53,20 @@ def epochs_to(
     return found
 
 
-def seconds_of_epochs(parts: Parts, choice: dict[str, Any]) -> tuple[list[float], float]:
+def seconds_of_epochs(parts: SplitData, choice: dict[str, Any]) -> tuple[list[float], float]:
     """Return the seconds until each of LMFCN's epochs was measured, and those of one epoch of the CNN."""
-    recipe = Recipe()
-    opening = {"epochs": recipe.epochs - recipe.closing_epochs, "closing_epochs": 0, "random_state": 0}
-    ours = LMFCNClassifier(**opening).fit(*parts.train, validation=parts.validation)
+    recipe = Recipe().for_data(2, has_validation=True)
+    n_epochs = recipe.n_epochs - recipe.n_refit_epochs
+    first_phase = LMFCNClassifier(epochs=n_epochs, recipe=Recipe(refit_epochs=0), random_state=0)
+    ours = first_phase.fit(*parts.train, validation=parts.validation)
     theirs = CNNClassifier(epochs=2, random_state=0, **choice).fit(*parts.train, validation=parts.validation)
-    until = learning_figures(theirs)["seconds_by_epoch"]
-    return learning_figures(ours)["seconds_by_epoch"], (until[-1] - until[0]) / (len(until) - 1)
+    until = history_fields(theirs)["seconds_by_epoch"]
+    return history_fields(ours)["seconds_by_epoch"], (until[-1] - until[0]) / (len(until) - 1)
 
 
 def measure(task: str, data: Path, runs: Sequence[Run]) -> dict[str, Any] | None:
     """Return what there is to say about a task; None without runs of both methods."""
-    pairs = matched(runs, task, OURS, THEIRS)
+    pairs = matched_pairs(runs, task, OURS, THEIRS)
     pairs = [pair for pair in pairs if all(run.validation_by_epoch for run in pair)]
     if not pairs:
         return None

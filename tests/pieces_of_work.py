@@ -70,10 +70,10 @@ def tiny_task(seed):
     import numpy as np
 
     from lmfcn import make_gaussians
-    from lmfcn.benchmark.tasks import Part, Parts
+    from lmfcn.benchmark.tasks import SplitData, Subset
 
     random = np.random.default_rng(seed)
-    return Parts(*(Part(*make_gaussians(8, 16, random, stds=(10, 60))) for _ in range(3)))
+    return SplitData(*(Subset(*make_gaussians(8, 16, random, stds=(10, 60))) for _ in range(3)))
 
 
 def deadly_task(folder, seed):

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 
 from lmfcn.benchmark.comparison import Comparison, Outcome
-from lmfcn.benchmark.exhibit import Exhibit, HardImage, Points, Shown
+from lmfcn.benchmark.model_summary import HardImage, LabelledPicture, ModelSummary, Points
 from lmfcn.benchmark.runs import Run, append_run, read_runs
-from lmfcn.benchmark.tasks import look_at
+from lmfcn.benchmark.tasks import inspect_images
 from lmfcn.data.collection import ImageCollection
 
 SCORES = {
@@ -42,20 +42,20 @@ def run_of(method, seed, score, **others):
 RUNS = [run_of(method, seed, score) for method, scores in SCORES.items() for seed, score in enumerate(scores)]
 
 
-def some_exhibit(random, n_classes=2, n_hardest=1, side=16, n_images=30):
+def some_summary(random, n_classes=2, n_hardest=1, side=16, n_images=30):
     def points(n):
         classes = np.arange(n) % n_classes
         return Points(random.normal(size=(n, 2)).astype(np.float32), classes, np.arange(n) % 3 == 0)
 
     def shown(name):
-        return Shown(random.integers(0, 256, (side, side, 3), dtype=np.uint8), name, 0)
+        return LabelledPicture(random.integers(0, 256, (side, side, 3), dtype=np.uint8), name, 0)
 
     hardest = [
         HardImage(shown(f"hard {number}"), 1, 0.9, [shown(f"near {place}") for place in range(3)], [0.9, 0.8, 0.7])
         for number in range(n_hardest)
     ]
     classes = CLASSES if n_classes == 2 else [f"class of number {number}" for number in range(n_classes)]
-    return Exhibit(classes, points(n_images), points(n_images), (0.5, 0.25), hardest)
+    return ModelSummary(classes, points(n_images), points(n_images), (0.5, 0.25), hardest)
 
 
 def outcome_of(runs, exhibit, output, images, labels):
@@ -67,7 +67,9 @@ def outcome_of(runs, exhibit, output, images, labels):
     collection = ImageCollection(images, labels=labels)
     methods, seeds = list(dict.fromkeys(run.method for run in runs)), sorted({run.seed for run in runs})
     reason = {"GLCM": "This needs mahotas."}
-    comparison = Comparison("<cloth>", collection, look_at(collection, seeds), methods, reason, seeds, Path(output), {})
+    comparison = Comparison(
+        "<cloth>", collection, inspect_images(collection, seeds), methods, reason, seeds, Path(output), {}
+    )
     return Outcome(comparison, list(read_runs(output).values()), [], "lmfcn compare cloth")
 
 
@@ -79,4 +81,4 @@ def small_outcome(folder, random):
     images = random.integers(0, 256, (40, 16, 16), dtype=np.uint8)
     images[1] = images[0]
     labels = np.repeat(CLASSES, 20)
-    return outcome_of(RUNS, some_exhibit(random), folder / "runs.jsonl", images, labels)
+    return outcome_of(RUNS, some_summary(random), folder / "runs.jsonl", images, labels)

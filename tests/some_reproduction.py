@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from lmfcn.benchmark.paper.reproduced_tables import Outcome
 from lmfcn.benchmark.paper.reproduction import Request, prepare
-from lmfcn.benchmark.paper.side_by_side import Outcome
 from lmfcn.benchmark.runs import Run, append_run
 
 N_CLASSES = {"4 classes": 4, "8 classes": 8}

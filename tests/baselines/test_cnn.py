@@ -8,7 +8,7 @@ from sklearn.exceptions import NotFittedError
 from torch.nn.functional import cross_entropy
 
 from lmfcn.baselines import network_training
-from lmfcn.baselines.cnn import CNNClassifier, LinearCriterion, _balancing, matched_filters
+from lmfcn.baselines.cnn import CNNClassifier, LinearCriterion, _class_weights, matched_filters
 from lmfcn.baselines.network_svm import RandomFCN
 from lmfcn.baselines.network_training import NetworkRecord, NetworkTraining
 from lmfcn.baselines.tuning import candidates_for
@@ -29,7 +29,7 @@ def fitted(textures):
     return quick().fit(*textures)
 
 
-def test_history_and_kept_epoch(fitted):
+def test_history_and_selected_epoch(fitted):
     scores = fitted.history_.column("validation_balanced_accuracy")
     assert [record.epoch for record in fitted.history_] == [0, 1, 2, 3]
     losses = fitted.history_.column("validation_loss")
@@ -37,7 +37,7 @@ def test_history_and_kept_epoch(fitted):
     assert fitted.history_.column("n_backpropagated") == [26, 26, 26, 0]
 
 
-def test_the_kept_network_reproduces_its_recorded_score(textures):
+def test_the_selected_network_reproduces_its_recorded_score(textures):
     images, labels = textures
     fitted = quick().fit(images[:20], labels[:20], validation=(images[20:], labels[20:]))
     right = fitted.predict(images[20:]) == labels[20:]
@@ -45,10 +45,10 @@ def test_the_kept_network_reproduces_its_recorded_score(textures):
     assert np.mean(recalls) == pytest.approx(fitted.history_[fitted.best_epoch_].validation_balanced_accuracy)
 
 
-def test_the_kept_weights_are_a_copy_of_the_best_epoch(textures, monkeypatch):
+def test_the_selected_weights_are_a_copy_of_the_best_epoch(textures, monkeypatch):
     # Loss and score in the order in which they are asked for: training and validation of epochs 0 to 3.
-    told = iter([(1.0, 0.5), (1.0, 0.9), *[(1.0, 0.5), (1.0, 0.6)] * 3])
-    monkeypatch.setattr(NetworkTraining, "_judge", lambda *_: next(told))
+    measured = iter([(1.0, 0.5), (1.0, 0.9), *[(1.0, 0.5), (1.0, 0.6)] * 3])
+    monkeypatch.setattr(NetworkTraining, "_loss_and_accuracy", lambda *_: next(measured))
     untrained = []
 
     class Spy(TextureFCN):
@@ -65,8 +65,8 @@ def test_the_kept_weights_are_a_copy_of_the_best_epoch(textures, monkeypatch):
 def test_equal_scores_are_decided_by_the_loss_and_patience_by_the_loss_alone(textures, monkeypatch):
     # The loss is best in epoch 2, the score in epoch 4; epoch 6 is the second one without any progress.
     validation = [(0.9, 0.5), (0.7, 0.8), (0.5, 0.8), (0.6, 0.8), (0.8, 0.9), (0.7, 0.9), (0.9, 0.9), (0.1, 1.0)]
-    told = iter([pair for entry in validation for pair in ((1.0, 0.5), entry)])
-    monkeypatch.setattr(NetworkTraining, "_judge", lambda *_: next(told))
+    measured = iter([pair for entry in validation for pair in ((1.0, 0.5), entry)])
+    monkeypatch.setattr(NetworkTraining, "_loss_and_accuracy", lambda *_: next(measured))
     fitted = quick(epochs=30, patience=2).fit(*textures)
     assert fitted.best_epoch_ == 5  # as good as 4 and 6, with a lower loss
     assert fitted.n_iter_ == 6
@@ -215,35 +215,37 @@ def test_the_loss_of_unequal_classes_by_hand(generator):
 
 
 def test_rare_classes_weigh_as_much_as_others():
-    assert _balancing(np.array([0, 0, 0, 1])).tolist() == pytest.approx([2 / 3, 2])
+    assert _class_weights(np.array([0, 0, 0, 1])).tolist() == pytest.approx([2 / 3, 2])
 
 
-def test_it_can_start_and_look_as_lmfcn_does(textures, monkeypatch):
-    shown = []
-    real = network_training.random_views
-    monkeypatch.setattr(network_training, "random_views", lambda *given: shown.append(given[1]) or real(*given))
+def test_first_filters_and_augmentation_of_lmfcn(textures, monkeypatch):
+    used = []
+    original = network_training.random_views
+    monkeypatch.setattr(network_training, "random_views", lambda *given: used.append(given[1]) or original(*given))
     small = {"latent_dim": 4, "widths": (6, 8), "epochs": 1, "random_state": 0, "device": "cpu"}
     plain = CNNClassifier(**small, learning_rate=1e-9).fit(*textures)
-    assert set(shown) == {"none"}
-    shown.clear()
-    ours = CNNClassifier(**small, learning_rate=1e-9, first_filters="decorrelated", views="flips").fit(*textures)
-    assert set(shown) == {"flips"}
+    assert set(used) == {"none"}
+    used.clear()
+    ours = CNNClassifier(**small, learning_rate=1e-9, first_filters="decorrelated", augmentation="flips").fit(*textures)
+    assert set(used) == {"flips"}
     first, changed = (fitted.network_[0].features[0].weight for fitted in (plain, ours))
     torch.testing.assert_close(changed[::2], first[::2], atol=1e-6, rtol=0)
     assert not torch.allclose(changed[1::2], first[1::2], atol=1e-3)
-    with pytest.raises(ValueError, match="views must be one of 'none', 'flips', 'turns', got 'all'"):
-        CNNClassifier(views="all").fit(*textures)
+    with pytest.raises(ValueError, match="augmentation must be one of 'none', 'flips', 'dihedral', got 'all'"):
+        CNNClassifier(augmentation="all").fit(*textures)
+    quick(epochs=1, augmentation="dihedral").fit(*textures)
+    assert set(used) == {"flips", "turns"}  # what `random_views` calls it
     with pytest.raises(ValueError, match="first_filters must be one of"):
         CNNClassifier(first_filters="learnt").fit(*textures)
 
 
-def test_everyone_is_tuned_among_the_same_rates():
+def test_all_methods_are_tuned_among_the_same_rates():
     ours, theirs = candidates_for(LMFCNClassifier()), candidates_for(CNNClassifier())
     assert ours == [{}, {"learning_rate": 3e-4}, {"weight_decay": 0.1}]  # whose own rate is the other one
-    like_ours = {"learning_rate": 1e-3, "first_filters": "decorrelated", "views": "flips"}
+    like_ours = {"learning_rate": 1e-3, "first_filters": "decorrelated", "augmentation": "flips"}
     assert theirs == [{}, {"learning_rate": 1e-3}, {"weight_decay": 0.1}, like_ours]
     assert {"first_filters": "decorrelated", "views": "flips"}.items() <= resolved(
         LMFCNClassifier().get_params()
     ).items()
-    assert candidates_for(LMFCNClassifier(views="none")) == ours  # who asks for no mirror images gets none
+    assert candidates_for(LMFCNClassifier(views="none")) == ours  # an augmentation that the user set stays
     assert candidates_for(RandomFCN()) == [{}]

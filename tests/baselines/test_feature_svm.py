@@ -7,11 +7,11 @@ from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import cross_val_predict
 
 from lmfcn import make_gaussians
+from lmfcn.baselines import METHODS
 from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.descriptors import DESCRIPTORS, DescriptorSVC
 from lmfcn.baselines.feature_svm import FeatureCache, FeatureSVC, _joined_groups
 from lmfcn.baselines.network_svm import CNNSVC, RandomFCN
-from lmfcn.baselines.registry import METHODS
 from lmfcn.data.training_data import LabelledImages
 from lmfcn.recipe import Recipe
 from lmfcn.training.final_svm import ALWAYS, Rule, fit_final_svm

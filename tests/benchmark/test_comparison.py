@@ -7,10 +7,10 @@ import pytest
 from PIL import Image
 from test_verdict import BEST, NEAR, WORST
 
-from lmfcn.benchmark.comparison import Outcome, Request, as_csv, as_markdown, prepare, rivals_table, write_results
-from lmfcn.benchmark.measure import CHEAP_FIRST, DEFAULT_METHODS, METHODS, able_methods, choose_methods
+from lmfcn.benchmark.comparison import Outcome, Request, as_csv, as_markdown, gaps_table, prepare, write_results
+from lmfcn.benchmark.measure import DEFAULT_METHODS, METHODS, RUN_ORDER, choose_methods, runnable_methods
 from lmfcn.benchmark.runs import read_lines, read_runs
-from lmfcn.benchmark.verdict import judge
+from lmfcn.benchmark.verdict import make_verdict
 from lmfcn.data.collection import ImageCollection
 
 TINY = {"epochs": 2, "latent_dim": 4, "widths": (6,), "device": "cpu"}
@@ -42,9 +42,9 @@ def request(folder, **options):
     return Request(folder, folder.parent / "out", **{"methods": ["LBP", "PFTAS"], "repeats": 2, **options})
 
 
-def outcome_of(asked, changes=CHANGES, go_on=lambda _: True):
+def outcome_of(asked, changes=CHANGES, may_start=lambda _: True):
     comparison = prepare(asked, changes)
-    failures = comparison.run(lambda _: None, go_on)
+    failures = comparison.run(lambda _: None, may_start)
     return Outcome(comparison, comparison.runs(), failures, asked.command)
 
 
@@ -103,7 +103,7 @@ def test_all_methods_end_a_repeat_before_the_next_begins(folder):
 
 def test_what_the_time_cuts_off_is_done_the_next_time(folder):
     begun = []
-    first = outcome_of(request(folder), go_on=lambda cell: begun.append(cell) or len(begun) <= 3)
+    first = outcome_of(request(folder), may_start=lambda cell: begun.append(cell) or len(begun) <= 3)
     assert len(first.runs) == 3
     assert first.verdict.n_repeats == 1
     assert {run.seed for run in first.shared} == {0}
@@ -117,7 +117,7 @@ def test_what_the_time_cuts_off_is_done_the_next_time(folder):
 
 
 def test_a_method_that_was_not_reached_is_named(folder):
-    cut = outcome_of(request(folder), go_on=lambda cell: cell.method == "LBP")
+    cut = outcome_of(request(folder), may_start=lambda cell: cell.method == "LBP")
     assert cut.waiting == ["PFTAS"]
     assert "Complete repeats: 0 of 2. Not in the verdict: PFTAS has 0. The same command goes on." in cut.remarks
     assert cut.verdict.sentences[0].startswith("Preliminary: only LBP was measured")
@@ -161,11 +161,11 @@ def test_runs_of_other_data_are_not_mixed(folder, random):
 
 
 def test_every_method_has_its_place_in_the_order():
-    assert set(CHEAP_FIRST) == set(METHODS)
-    assert len(CHEAP_FIRST) == len(METHODS)
-    assert choose_methods(["all"]) == list(CHEAP_FIRST)
+    assert set(RUN_ORDER) == set(METHODS)
+    assert len(RUN_ORDER) == len(METHODS)
+    assert choose_methods(["all"]) == list(RUN_ORDER)
     assert set(choose_methods(DEFAULT_METHODS)) == set(DEFAULT_METHODS)
-    assert choose_methods(["LMFCN,paper's preset"]) == ["LMFCN, paper's preset"]
+    assert choose_methods(["LMFCN,paper's preset"]) == ["LMFCN (paper)"]
 
 
 @pytest.mark.parametrize(
@@ -179,28 +179,28 @@ def test_names_of_no_method_are_refused(names, sentence):
 
 def test_methods_that_cannot_take_the_images_are_left_out(random):
     deep = ImageCollection(random.integers(0, 60000, (4, 16, 16, 5)).astype(np.uint16), labels=[0, 0, 1, 1])
-    able, left_out = able_methods(["LBP", "LMFCN", "ResNet18", "CNN-CE"], deep)
+    able, left_out = runnable_methods(["LBP", "LMFCN", "ResNet18", "CNN-CE"], deep)
     assert able == ["LMFCN", "CNN-CE"]
     assert left_out["LBP"].startswith("LBP is defined for 8-bit grey or RGB images, got 5 channels of uint16 pixels;")
     assert left_out["ResNet18"] == "its weights were not given (--resnet18-weights FILE)."
     with pytest.raises(ValueError, match="None of the methods can run: LBP is defined for"):
-        able_methods(["LBP"], deep)
+        runnable_methods(["LBP"], deep)
 
 
 def test_of_two_classes_the_wide_cnn_is_the_same_network(random):
     images = random.integers(0, 256, (6, 16, 16), dtype=np.uint8)
     two, three = (ImageCollection(images, labels=np.arange(6) % n) for n in (2, 3))
     both = ["CNN-CE", "CNN multiclass"]
-    assert able_methods(both, two) == (
+    assert runnable_methods(both, two) == (
         ["CNN-CE"],
         {"CNN multiclass": "with two classes it is the same network as CNN-CE."},
     )
-    assert able_methods(both, three) == (both, {})
-    assert able_methods(["CNN multiclass"], two) == (["CNN multiclass"], {})
+    assert runnable_methods(both, three) == (both, {})
+    assert runnable_methods(["CNN multiclass"], two) == (["CNN multiclass"], {})
 
 
 def test_weights_that_are_given_reach_their_method(folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("lmfcn.benchmark.measure.check_able", lambda *_: None)
+    monkeypatch.setattr("lmfcn.benchmark.measure.check_requirements", lambda *_: None)
     monkeypatch.chdir(tmp_path)
     Path("resnet18.pth").touch()
     asked = request(folder, weights={"ResNet18": Path("resnet18.pth")})
@@ -250,7 +250,7 @@ def test_the_command_is_what_was_asked():
 
 
 def test_what_each_method_is_behind():
-    assert rivals_table(judge([*WORST, *NEAR, *BEST])).splitlines() == [
+    assert gaps_table(make_verdict([*WORST, *NEAR, *BEST])).splitlines() == [
         "| behind CNN-CE | by | 95 % interval | p, Holm's correction | more than chance |",
         "|---|---|---|---|---|",
         "| GLCM | 0.010 | -0.019 to +0.039 | 0.399 | no |",
@@ -259,7 +259,7 @@ def test_what_each_method_is_behind():
 
 
 def test_two_repeats_are_not_tested():
-    assert rivals_table(judge([*BEST[:2], *WORST[:2]])).endswith("| LBP | 0.195 | - | - | - |")
+    assert gaps_table(make_verdict([*BEST[:2], *WORST[:2]])).endswith("| LBP | 0.195 | - | - | - |")
 
 
 def test_a_row_of_text_for_each_run():

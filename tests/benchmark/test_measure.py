@@ -4,22 +4,22 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from lmfcn.baselines.registry import METHODS as COMPARATORS
 from sklearn.metrics import balanced_accuracy_score
 
 from lmfcn import make_gaussians
-from lmfcn.baselines.registry import METHODS as COMPARATORS
 from lmfcn.benchmark.measure import (
     CHANGES,
     METHODS,
     ON_TOP_OF_CNN,
     describe,
     digest_of,
+    history_fields,
     is_tuned,
-    learning_figures,
     measure,
 )
-from lmfcn.benchmark.runs import Cell
-from lmfcn.benchmark.tasks import Part, Parts
+from lmfcn.benchmark.runs import RunKey
+from lmfcn.benchmark.tasks import SplitData, Subset
 from lmfcn.method.history import History
 from lmfcn.util.packages import versions
 
@@ -45,7 +45,7 @@ SECOND = History([Measured(1.0, 10, 30, 0.5, 4.0), Measured(0.75, 8, 0, 0.5, 0.0
 
 
 def test_one_network_by_hand():
-    assert learning_figures(SimpleNamespace(history_=FIRST, best_epoch_=1, n_iter_=2)) == {
+    assert history_fields(SimpleNamespace(history_=FIRST, best_epoch_=1, n_iter_=2)) == {
         "epochs": 2,
         "best_epoch": 1,
         "n_backpropagated": 140,
@@ -70,8 +70,8 @@ def test_one_network_by_hand():
 
 
 def test_closing_epochs_add_to_the_counts_and_leave_the_curves():
-    plain = learning_figures(SimpleNamespace(history_=FIRST, best_epoch_=1, n_iter_=2))
-    closed = learning_figures(SimpleNamespace(history_=FIRST, best_epoch_=1, n_iter_=4, closing_history_=SECOND))
+    plain = history_fields(SimpleNamespace(history_=FIRST, best_epoch_=1, n_iter_=2))
+    closed = history_fields(SimpleNamespace(history_=FIRST, best_epoch_=1, n_iter_=4, closing_history_=SECOND))
     added = sum(SECOND.column("n_backpropagated"))
     assert closed["n_backpropagated"] == plain["n_backpropagated"] + added
     assert closed["closing_history"][0]["n_support"] == SECOND.column("n_support")
@@ -81,7 +81,7 @@ def test_closing_epochs_add_to_the_counts_and_leave_the_curves():
 
 
 def test_several_networks_of_unequal_length_by_hand():
-    figures = learning_figures(SimpleNamespace(history_=[FIRST, SECOND], best_epoch_=[2, 0], n_iter_=2))
+    figures = history_fields(SimpleNamespace(history_=[FIRST, SECOND], best_epoch_=[2, 0], n_iter_=2))
     assert figures["n_backpropagated"] == 170
     assert (figures["n_support_first"], figures["n_support_kept"], figures["n_support_last"]) == (50, 30, 28)
     assert figures["n_support_by_epoch"] == [50, 38, 28]
@@ -91,21 +91,21 @@ def test_several_networks_of_unequal_length_by_hand():
 
 
 def test_what_is_unknown_is_none():
-    assert learning_figures(SimpleNamespace()) == {}
+    assert history_fields(SimpleNamespace()) == {}
     history = History([WithoutSupport(None, 5, 1.0), WithoutSupport(None, 0, 0.0)])
-    figures = learning_figures(SimpleNamespace(history_=history, best_epoch_=1, n_iter_=1))
+    figures = history_fields(SimpleNamespace(history_=history, best_epoch_=1, n_iter_=1))
     assert figures["n_support_first"] is figures["validation_by_epoch"] is figures["seconds_to_best"] is None
     assert figures["seconds_by_epoch"] == [0.0, 1.0]
 
 
 QUICK = {"epochs": 2, "latent_dim": 4, "widths": (6,), "device": "cpu"}
-QUICKLY = {**dict.fromkeys(("LMFCN", "LMFCN, paper's preset", "CNN-CE", "CNN + SVM"), QUICK), "FV-CNN": {"n_modes": 2}}
+QUICKLY = {**dict.fromkeys(("LMFCN", "LMFCN (paper)", "CNN-CE", "CNN + SVM"), QUICK), "FV-CNN": {"n_modes": 2}}
 
 
 @pytest.fixture(scope="module")
 def parts():
     random = np.random.default_rng(0)
-    return Parts(*(Part(*make_gaussians(count, 16, random, stds=(10, 60))) for count in (10, 8, 6)))
+    return SplitData(*(Subset(*make_gaussians(count, 16, random, stds=(10, 60))) for count in (10, 8, 6)))
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -118,11 +118,11 @@ def few_candidates_for_the_svm():
 
 @pytest.fixture(scope="module")
 def on_the_cnn(parts):
-    return {run.method: run for run in measure(Cell("tiny", "CNN-CE", 0), parts, {"weight_decay": 0.1}, QUICKLY)}
+    return {run.method: run for run in measure(RunKey("tiny", "CNN-CE", 0), parts, {"weight_decay": 0.1}, QUICKLY)}
 
 
 def test_everything_about_a_run_of_lmfcn(parts):
-    (run,) = measure(Cell("tiny", "LMFCN", 0), parts, changes=QUICKLY)
+    (run,) = measure(RunKey("tiny", "LMFCN", 0), parts, changes=QUICKLY)
     assert run.cell == ("tiny", "LMFCN", 0)
     assert (run.n_train, run.n_validation, run.n_test) == (20, 16, 12)
     assert all(0 <= score <= 1 for score in (run.train_balanced_accuracy, run.test_balanced_accuracy))
@@ -143,7 +143,7 @@ def test_everything_about_a_run_of_lmfcn(parts):
 
 
 def test_settings_are_those_that_the_choice_left(parts):
-    run, *_ = measure(Cell("tiny", "CNN-CE", 3), parts, {"weight_decay": 0.5}, QUICKLY)
+    run, *_ = measure(RunKey("tiny", "CNN-CE", 3), parts, {"weight_decay": 0.5}, QUICKLY)
     assert len(run.tried) == 1
     assert run.chosen == {"weight_decay": 0.5}
     assert (run.settings["weight_decay"], run.settings["loss"], run.settings["widths"]) == (0.5, "cross-entropy", [6])
@@ -151,7 +151,7 @@ def test_settings_are_those_that_the_choice_left(parts):
 
 
 def test_the_same_cell_gives_the_same_run(parts):
-    twice = [next(measure(Cell("tiny", "LMFCN", 1), parts, {}, QUICKLY)) for _ in range(2)]
+    twice = [next(measure(RunKey("tiny", "LMFCN", 1), parts, {}, QUICKLY)) for _ in range(2)]
     assert twice[0].validation_by_epoch == twice[1].validation_by_epoch
     assert twice[0].test_balanced_accuracy == twice[1].test_balanced_accuracy
 
@@ -171,14 +171,14 @@ def test_two_methods_come_with_the_cnn(on_the_cnn):
 
 
 def test_on_top_is_what_the_method_gives_by_itself(on_the_cnn, parts):
-    (alone,) = measure(Cell("tiny", "CNN + SVM", 0), parts, {"weight_decay": 0.1}, QUICKLY)
+    (alone,) = measure(RunKey("tiny", "CNN + SVM", 0), parts, {"weight_decay": 0.1}, QUICKLY)
     beside = on_the_cnn["CNN + SVM"]
     for name in ("test_balanced_accuracy", "train_balanced_accuracy", "validation_by_epoch", "best_epoch", "settings"):
         assert getattr(alone, name) == getattr(beside, name), name
 
 
 def test_validation_of_what_is_on_top_is_not_that_of_the_cnn(parts):
-    runs = list(measure(Cell("tiny", "CNN-CE", 0), parts, {}, QUICKLY, beside=["CNN + SVM"]))
+    runs = list(measure(RunKey("tiny", "CNN-CE", 0), parts, {}, QUICKLY, beside=["CNN + SVM"]))
     cnn, svm = (run.validation_balanced_accuracy for run in runs)
     assert cnn == runs[0].validation_by_epoch[runs[0].best_epoch]
     fitted = METHODS["CNN + SVM"](**QUICK, random_state=0).fit(*parts.train, validation=parts.validation)
@@ -186,13 +186,13 @@ def test_validation_of_what_is_on_top_is_not_that_of_the_cnn(parts):
 
 
 def test_only_what_is_wanted_beside_the_cnn(parts):
-    runs = measure(Cell("tiny", "CNN-CE", 0), parts, {}, QUICKLY, beside=["CNN + SVM"])
+    runs = measure(RunKey("tiny", "CNN-CE", 0), parts, {}, QUICKLY, beside=["CNN + SVM"])
     assert [run.method for run in runs] == ["CNN-CE", "CNN + SVM"]
 
 
 @pytest.mark.parametrize("method", ["LBP", "random-fcn"])
 def test_methods_that_do_not_train(parts, method):
-    (run,) = measure(Cell("tiny", method, 0), parts)
+    (run,) = measure(RunKey("tiny", method, 0), parts)
     assert run.tried == [[{}, None]]
     assert run.epochs is run.best_epoch is run.n_backpropagated is run.validation_by_epoch is None
     assert 0 <= run.validation_balanced_accuracy <= 1
@@ -200,27 +200,27 @@ def test_methods_that_do_not_train(parts, method):
 
 
 def test_the_papers_preset_keeps_its_rates(parts):
-    (run,) = measure(Cell("tiny", "LMFCN, paper's preset", 0), parts, {"learning_rate": 1.0}, QUICKLY)
+    (run,) = measure(RunKey("tiny", "LMFCN (paper)", 0), parts, {"learning_rate": 1.0}, QUICKLY)
     assert run.chosen == {}
     assert run.settings["optimizer"] == "adadelta"
 
 
 def test_who_is_tuned():
-    assert set(METHODS) == {"LMFCN", "LMFCN, paper's preset", *COMPARATORS}
+    assert set(METHODS) == {"LMFCN", "LMFCN (paper)", *COMPARATORS}
     tuned = {method for method in METHODS if is_tuned(method)}
     assert tuned == set(CHANGES)
 
 
 def test_paths_among_the_settings_are_written_as_text(parts, tmp_path):
-    (run,) = measure(Cell("tiny", "LBP", 0), parts, changes={"LBP": {"cache_dir": tmp_path}})
+    (run,) = measure(RunKey("tiny", "LBP", 0), parts, changes={"LBP": {"cache_dir": tmp_path}})
     assert run.settings["cache_dir"] == str(tmp_path)
 
 
 def test_one_network_per_class(random):
     options = {"means": (128, 128, 128), "stds": (10, 35, 60)}
-    three = Parts(*(Part(*make_gaussians(6, 16, random, **options)) for _ in range(3)))
+    three = SplitData(*(Subset(*make_gaussians(6, 16, random, **options)) for _ in range(3)))
     quick = {"LMFCN": {**QUICK, "strategy": "one-vs-all"}}
-    (run,) = measure(Cell("tiny", "LMFCN", 0), three, {}, quick)
+    (run,) = measure(RunKey("tiny", "LMFCN", 0), three, {}, quick)
     assert len(run.best_epoch) == 3
     assert len(run.validation_by_epoch) == len(run.seconds_by_epoch) == 2
     assert [network["epoch"] for network in run.closing_history] == [[1, 2]] * 3
@@ -233,8 +233,8 @@ def test_one_network_per_class(random):
 def test_validation_of_one_vs_all_is_that_of_all_classes_where_the_last_svm_has_not_seen_them():
     random = np.random.default_rng(0)
     draw = {"means": (128, 128, 128), "stds": (5, 40, 90)}
-    three = Parts(*(Part(*make_gaussians(6, 16, random, **draw)) for _ in range(3)))
-    fitted = METHODS["LMFCN, paper's preset"](**{**QUICK, "epochs": 1}, random_state=0)
+    three = SplitData(*(Subset(*make_gaussians(6, 16, random, **draw)) for _ in range(3)))
+    fitted = METHODS["LMFCN (paper)"](**{**QUICK, "epochs": 1}, random_state=0)
     fitted.fit(*three.train, validation=three.validation)
     found = describe(fitted, three, 1.0)
     expected = balanced_accuracy_score(three.validation.labels, fitted.predict(three.validation.images))

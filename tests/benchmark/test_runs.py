@@ -4,7 +4,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from lmfcn.benchmark import runs as runs_module
-from lmfcn.benchmark.runs import Cell, Run, RunReader, append_run, read_lines, read_runs
+from lmfcn.benchmark.runs import Run, RunKey, RunReader, append_run, read_lines, read_runs
 
 RUN = Run(
     task="lung",
@@ -133,7 +133,7 @@ def test_lines_of_other_versions_have_fewer_and_more_fields(tmp_path):
     needed = list(asdict(RUN))[:9]
     path.write_text(json.dumps({name: asdict(RUN)[name] for name in needed} | {"from the future": 1}) + "\n")
     (run,) = read_runs(path).values()
-    assert run.cell == Cell("lung", "LMFCN", 0)
+    assert run.cell == RunKey("lung", "LMFCN", 0)
     assert (run.split, run.epochs, run.chosen, run.validation_by_epoch) == (None, None, {}, None)
 
 

@@ -13,8 +13,8 @@ from lmfcn import make_gaussians
 from lmfcn.benchmark import runs as runs_module
 from lmfcn.benchmark import scheduler as studies
 from lmfcn.benchmark import study
-from lmfcn.benchmark.runs import Cell, Run, append_run, read_lines, read_runs
-from lmfcn.benchmark.tasks import Part, Parts
+from lmfcn.benchmark.runs import Run, RunKey, append_run, read_lines, read_runs
+from lmfcn.benchmark.tasks import SplitData, Subset
 from lmfcn.compute.parallel import LostWorkerError
 from lmfcn.method.history import TrainingError
 from lmfcn.util.files import LockFile
@@ -25,7 +25,7 @@ QUICK = {"epochs": 2, "latent_dim": 4, "widths": (6,), "device": "cpu"}
 
 def tiny(_, seed):
     random = np.random.default_rng(seed)
-    return Parts(*(Part(*make_gaussians(10, 16, random, stds=(10, 60))) for _ in range(3)))
+    return SplitData(*(Subset(*make_gaussians(10, 16, random, stds=(10, 60))) for _ in range(3)))
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ def test_what_is_there_beside_the_cnn_is_not_measured_again(command, output, mon
     output.parent.mkdir()
     append_run(output, run_of("tiny", "FV-CNN", 0))
     command("--methods", "CNN-CE", "--seeds", "0")
-    assert wanted[0][0] == Cell("tiny", "CNN-CE", 0)
+    assert wanted[0][0] == RunKey("tiny", "CNN-CE", 0)
     assert wanted[0][-1] == ["CNN + SVM"]
 
 
@@ -222,7 +222,7 @@ def test_lines_without_a_digest_count_as_done(tmp_path, counted):
     asked = studies.Study({"tiny": partial(tiny, None)}, ["LBP"], [0], path, {"LBP": {"validation_fraction": 0.1}}, ())
     assert asked.run(lambda _: None) == []
     assert counted == []
-    assert asked.digest(Cell("tiny", "gone", 0)) is None
+    assert asked.digest(RunKey("tiny", "gone", 0)) is None
 
 
 def test_without_a_tuning_seed_nothing_is_tuned(tmp_path, monkeypatch):
@@ -318,10 +318,10 @@ def test_a_worker_killed_in_the_middle_changes_nothing(serial_runs, cluster, tmp
 def test_other_seeds_wait_for_the_one_that_tunes(tmp_path):
     asked = small_study(tmp_path / "runs.jsonl")
     cells = list(asked.cells())
-    first = Cell("tiny", "CNN-CE", 0)
+    first = RunKey("tiny", "CNN-CE", 0)
     waiting = [cell for cell in cells if cell != first and asked._waits(cell, [first], [cell])]
-    assert waiting == [Cell("tiny", "CNN-CE", 1), Cell("tiny", "CNN + SVM", 0)]
-    assert not any(asked._waits(cell, [Cell("tiny", "LBP", 0), Cell("tiny", "LMFCN", 0)], [cell]) for cell in cells)
+    assert waiting == [RunKey("tiny", "CNN-CE", 1), RunKey("tiny", "CNN + SVM", 0)]
+    assert not any(asked._waits(cell, [RunKey("tiny", "LBP", 0), RunKey("tiny", "LMFCN", 0)], [cell]) for cell in cells)
 
 
 def test_a_piece_that_nobody_survives_is_a_failure(tmp_path, monkeypatch):

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from lmfcn.benchmark.runs import Run
-from lmfcn.benchmark.tables import all_tables, comparison, matched, overview, task_table
+from lmfcn.benchmark.tables import all_tables, comparison, matched_pairs, overview, task_table
 
 
 def run(task, method, seed, score, **more):
@@ -91,10 +91,10 @@ def test_one_seed_has_no_interval():
 
 def test_divisions_that_differ_are_not_paired():
     ours, theirs = replace(RUNS[1], split="a"), RUNS[2]
-    assert matched([ours, theirs], "lung", "LMFCN", "LBP") == [(ours, theirs)]
-    assert matched([ours, replace(theirs, split="b")], "lung", "LMFCN", "LBP") == []
+    assert matched_pairs([ours, theirs], "lung", "LMFCN", "LBP") == [(ours, theirs)]
+    assert matched_pairs([ours, replace(theirs, split="b")], "lung", "LMFCN", "LBP") == []
     same = replace(theirs, split="a")
-    assert matched([ours, same], "lung", "LMFCN", "LBP") == [(ours, same)]
+    assert matched_pairs([ours, same], "lung", "LMFCN", "LBP") == [(ours, same)]
     assert len(entries(comparison([ours, replace(theirs, split="b")], ["lung"], "LMFCN", "LBP"))) == 2
 
 

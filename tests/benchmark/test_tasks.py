@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from lmfcn import make_gaussians
-from lmfcn.benchmark.tasks import TASKS, Part, Parts, divide, gaussians, look_at, open_images, parts_of
+from lmfcn.benchmark.tasks import TASKS, SplitData, Subset, divide, gaussians, inspect_images, open_images, split_images
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.image_files import CollectionError
 
@@ -117,16 +117,16 @@ def test_a_division_depends_on_the_seed_alone():
 
 def test_the_fingerprint_sees_pixels_labels_and_sides(textures):
     images, labels = textures
-    part, relabelled = Part(images, labels), Part(images, 1 - labels)
+    part, relabelled = Subset(images, labels), Subset(images, 1 - labels)
     brighter = images.copy()
     brighter[0, 0, 0] += 1
     divisions = [
         (part, part, part),
         (part, part, relabelled),
         (part, relabelled, part),
-        (Part(brighter, labels), part, part),
+        (Subset(brighter, labels), part, part),
     ]
-    assert len({Parts(*division).fingerprint() for division in divisions}) == 4
+    assert len({SplitData(*division).fingerprint() for division in divisions}) == 4
 
 
 def test_options_of_the_gaussians():
@@ -173,10 +173,10 @@ def npz(tmp_path, random):
 def test_divisions_never_go_through_a_group(npz):
     images = open_images(npz(40, groups=np.arange(40) // 4))
     for seed in range(3):
-        parts = parts_of(images, seed)
+        parts = split_images(images, seed)
         groups = [set(part.images.groups.tolist()) for part in (parts.train, parts.validation, parts.test)]
         assert sum(map(len, groups)) == len(set.union(*groups)) == 10
-    assert look_at(images, [0]).found.groups_per_class == {"0": 10, "1": 10}
+    assert inspect_images(images, [0]).found.groups_per_class == {"0": 10, "1": 10}
 
 
 def test_a_given_division_is_given_up_only_when_asked(npz):
@@ -199,7 +199,7 @@ def test_a_given_division_is_given_up_only_when_asked(npz):
 )
 def test_data_that_cannot_be_compared_on_are_refused(npz, content, sentence):
     with pytest.raises(ValueError, match=sentence):
-        look_at(open_images(npz(**content)), range(3))
+        inspect_images(open_images(npz(**content)), range(3))
 
 
 def test_unreadable_images_are_named(tmp_path, random):
@@ -210,21 +210,21 @@ def test_unreadable_images_are_named(tmp_path, random):
     whole = (tmp_path / "bark" / "1.png").read_bytes()
     (tmp_path / "bark" / "1.png").write_bytes(whole[: len(whole) // 2])
     with pytest.raises(CollectionError, match=r"1\.png"):
-        look_at(open_images(tmp_path), [0])
+        inspect_images(open_images(tmp_path), [0])
 
 
 def test_leaks_are_counted_for_every_repeat(npz, random):
     images = random.integers(0, 256, (20, 16, 16), dtype=np.uint8)
-    clean = look_at(open_images(npz(images=images)), range(4))
+    clean = inspect_images(open_images(npz(images=images)), range(4))
     assert clean.leak_sentence == "No image is the same or nearly the same as another."
     images[2] = images[0]
     found = open_images(npz(images=images), size=8)
-    summary = look_at(found, range(4))
+    summary = inspect_images(found, range(4))
     assert summary.size == 8
     assert len(summary.duplicates) == 1
     apart = [
         sum(part.images.sources.tolist().count(0) == 1 == part.images.sources.tolist().count(2) for part in parts) == 0
-        for parts in ([p.train, p.validation, p.test] for p in (parts_of(found, seed) for seed in range(4)))
+        for parts in ([p.train, p.validation, p.test] for p in (split_images(found, seed) for seed in range(4)))
     ]
     assert summary.n_leaks == [int(one) for one in apart]
     assert 0 < sum(summary.n_leaks) < 4
@@ -232,5 +232,5 @@ def test_leaks_are_counted_for_every_repeat(npz, random):
         "Groups of images that are the same or nearly the same: 1; up to 1 of them is on two sides of a division, so"
         " that test accuracies may be too good."
     )
-    kept = look_at(found, [seed for seed in range(4) if not apart[seed]])
+    kept = inspect_images(found, [seed for seed in range(4) if not apart[seed]])
     assert kept.leak_sentence.endswith("nearly the same: 1; none is on two sides of a division.")

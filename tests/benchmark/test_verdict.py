@@ -5,7 +5,7 @@ import pytest
 
 from lmfcn.benchmark.runs import Run
 from lmfcn.benchmark.statistics import holm, paired_p_value
-from lmfcn.benchmark.verdict import complete_repeats, judge, shared_runs
+from lmfcn.benchmark.verdict import complete_repeats, make_verdict, shared_runs
 
 
 def runs_of(method, scores, seconds=1.0, n_test=1000, **more):
@@ -22,7 +22,7 @@ WORST = runs_of("LBP", [0.71, 0.73, 0.72, 0.72, 0.72])
 
 
 def test_the_differences_and_p_values_by_hand():
-    verdict = judge([*WORST, *NEAR, *BEST])
+    verdict = make_verdict([*WORST, *NEAR, *BEST])
     assert verdict.winner == "CNN-CE"
     assert [rival.method for rival in verdict.rivals] == ["GLCM", "LBP"]
     near, worst = verdict.rivals
@@ -32,12 +32,12 @@ def test_the_differences_and_p_values_by_hand():
     assert near.p_value == pytest.approx(0.399, abs=0.001)
     # Differences 0.20, 0.19, 0.21, 0.20, 0.20: t = 0.2 / (0.00707107 sqrt(0.45)) = 42.16, p = 1.9e-6, times three.
     assert worst.p_value == pytest.approx(3 * 1.89e-6, rel=0.02)
-    assert verdict.level_with == [near]
+    assert verdict.indistinguishable == [near]
     assert verdict.n_repeats == 5
 
 
 def test_the_sentences_say_who_by_how_much_whether_by_chance_and_at_what_cost():
-    assert judge([*WORST, *NEAR, *BEST]).sentences == [
+    assert make_verdict([*WORST, *NEAR, *BEST]).sentences == [
         "CNN-CE has the best mean test balanced accuracy, 0.920 (± 0.007 over 5 repeats),"
         " 0.010 ahead of GLCM with 0.910.",
         "It cannot be told apart from GLCM, as chance alone may explain the difference;"
@@ -48,16 +48,19 @@ def test_the_sentences_say_who_by_how_much_whether_by_chance_and_at_what_cost():
 
 
 def test_a_clear_winner():
-    assert judge([*BEST, *WORST]).sentences[1:] == [
+    assert make_verdict([*BEST, *WORST]).sentences[1:] == [
         "Its lead over the other method is more than chance explains.",
         "One fit of CNN-CE took 2.0 min of computing.",
     ]
-    assert "each of the 2 others" in judge([*BEST, *WORST, *runs_of("PFTAS", [0.5, 0.5, 0.5, 0.5, 0.51])]).sentences[1]
+    assert (
+        "each of the 2 others"
+        in make_verdict([*BEST, *WORST, *runs_of("PFTAS", [0.5, 0.5, 0.5, 0.5, 0.51])]).sentences[1]
+    )
 
 
 def test_all_level_and_few_repeats_advise_more():
     few = [*BEST[:3], *NEAR[:3], *runs_of("LMFCN, untrained", [0.90, 0.93, 0.89])]
-    sentences = judge(few).sentences
+    sentences = make_verdict(few).sentences
     assert sentences[1] == ("Chance alone may explain its lead: it cannot be told apart from LMFCN, untrained or GLCM.")
     assert sentences[3] == "More repeats (--repeats 10) can show more; those that are done are kept."
     assert len(sentences) == 4
@@ -65,17 +68,17 @@ def test_all_level_and_few_repeats_advise_more():
 
 @pytest.mark.parametrize(("n", "start"), [(1, "A single repeat is too little"), (2, "2 repeats are too few")])
 def test_one_or_two_repeats_say_nothing_about_chance(n, start):
-    verdict = judge([*BEST[:n], *WORST[:n]])
+    verdict = make_verdict([*BEST[:n], *WORST[:n]])
     assert verdict.sentences[1] == f"{start} to tell whether that is more than chance."
-    assert [rival.method for rival in verdict.level_with] == ["LBP"]
+    assert [rival.method for rival in verdict.indistinguishable] == ["LBP"]
     assert verdict.sentences[2] == "One fit of CNN-CE took 2.0 min of computing."
     assert "--repeats 10" in verdict.sentences[3]
-    tied = judge([*runs_of("GLCM", [0.9] * n), *runs_of("LBP", [0.9] * n)])
+    tied = make_verdict([*runs_of("GLCM", [0.9] * n), *runs_of("LBP", [0.9] * n)])
     assert tied.sentences[1] == f"{start} to tell them apart."
 
 
 def test_of_two_that_are_equally_good_the_cheaper_one_wins():
-    verdict = judge([*runs_of("dear", [0.1 + 0.2, 0.9, 0.8], 9.0), *runs_of("cheap", [0.8, 0.9, 0.3], 4.0)])
+    verdict = make_verdict([*runs_of("dear", [0.1 + 0.2, 0.9, 0.8], 9.0), *runs_of("cheap", [0.8, 0.9, 0.3], 4.0)])
     assert verdict.winner == "cheap"
     assert verdict.rivals[0].p_value == 1.0
     assert verdict.sentences[0].endswith("practically the same as dear.")
@@ -83,28 +86,28 @@ def test_of_two_that_are_equally_good_the_cheaper_one_wins():
 
 def test_the_same_small_difference_three_times_is_no_certainty():
     # One test image of twenty each time: taken to vary by one image, t = 1 / sqrt(1/3 + 20/4000).
-    level = judge([*runs_of("a", [0.95, 0.90, 1.0], n_test=20), *runs_of("b", [0.90, 0.85, 0.95], n_test=20)])
+    level = make_verdict([*runs_of("a", [0.95, 0.90, 1.0], n_test=20), *runs_of("b", [0.90, 0.85, 0.95], n_test=20)])
     assert level.rivals[0].p_value == pytest.approx(0.228, abs=0.001)
-    sure = judge([*runs_of("a", [0.95, 0.90, 1.0]), *runs_of("b", [0.90, 0.85, 0.95])])
+    sure = make_verdict([*runs_of("a", [0.95, 0.90, 1.0]), *runs_of("b", [0.90, 0.85, 0.95])])
     assert sure.rivals[0].p_value < 0.001
 
 
 def test_a_single_method_is_no_contest():
     measured = "LBP was measured, with test balanced accuracy 0.720 (± 0.007 over 5 repeats)."
-    assert judge(WORST).sentences == [f"Only {measured}"]
-    assert judge(WORST, waiting=["GLCM"]).sentences == [f"Preliminary: only {measured}"]
+    assert make_verdict(WORST).sentences == [f"Only {measured}"]
+    assert make_verdict(WORST, waiting=["GLCM"]).sentences == [f"Preliminary: only {measured}"]
 
 
 def test_a_verdict_that_methods_are_missing_in_is_preliminary():
-    sentences = judge([*WORST, *NEAR], waiting=["LMFCN, untrained", "CNN-CE"]).sentences
+    sentences = make_verdict([*WORST, *NEAR], waiting=["LMFCN, untrained", "CNN-CE"]).sentences
     assert sentences[0] == "This is preliminary, about GLCM and LBP alone; not in it: LMFCN, untrained; CNN-CE."
     assert sentences[1].startswith("GLCM has the best")
 
 
 def test_more_repeats_are_not_advised_while_some_are_missing():
     few = [*BEST[:3], *NEAR[:3]]
-    assert "--repeats 10" in judge(few, n_asked=3).sentences[-1]
-    for unfinished in (judge(few, n_asked=4), judge(few, waiting=["LMFCN"])):
+    assert "--repeats 10" in make_verdict(few, n_asked=3).sentences[-1]
+    for unfinished in (make_verdict(few, n_asked=4), make_verdict(few, waiting=["LMFCN"])):
         assert "--repeats" not in unfinished.sentences[-1]
 
 
@@ -113,7 +116,7 @@ def test_more_repeats_are_not_advised_while_some_are_missing():
     [(0.02, "less than 0.1 s"), (0.5, "0.5 s"), (89, "89 s"), (90, "1.5 min"), (100, "1.7 min"), (900, "15 min")],
 )
 def test_times_that_differ_look_different(seconds, words):
-    assert judge([*runs_of("a", [0.9] * 5, seconds), *runs_of("b", [0.1] * 5)]).sentences[2] == (
+    assert make_verdict([*runs_of("a", [0.9] * 5, seconds), *runs_of("b", [0.1] * 5)]).sentences[2] == (
         f"One fit of a took {words} of computing."
     )
 
@@ -121,16 +124,18 @@ def test_times_that_differ_look_different(seconds, words):
 def test_times_that_are_about_the_same_are_not_compared():
     near = [0.91, 0.92, 0.93, 0.92, 0.91]
     for ours, theirs in ((0.0, 0.0), (0.1, 0.0), (14.0, 10.0)):
-        *_, cost = judge([*runs_of("a", near, theirs), *runs_of("b", [one + 0.001 for one in near], ours)]).sentences
+        *_, cost = make_verdict(
+            [*runs_of("a", near, theirs), *runs_of("b", [one + 0.001 for one in near], ours)]
+        ).sentences
         assert " times " not in cost
-    *_, cost = judge([*runs_of("a", near, 0.0), *runs_of("b", [one + 0.001 for one in near], 0.3)]).sentences
+    *_, cost = make_verdict([*runs_of("a", near, 0.0), *runs_of("b", [one + 0.001 for one in near], 0.3)]).sentences
     assert "0.3 s of computing, 3.0 times as long as a (less than 0.1 s), the cheapest" in cost
 
 
 def test_the_interval_is_of_the_same_test_as_the_p_value():
     # The difference of one of twelve test images each time: its interval holds zero, and the p-value is above 0.05.
     scores = [10 / 12, 11 / 12, 9 / 12]
-    (rival,) = judge(
+    (rival,) = make_verdict(
         [*runs_of("a", [one + 1 / 12 for one in scores], n_test=12), *runs_of("b", scores, n_test=12)]
     ).rivals
     assert rival.behind.low < 0 < rival.behind.mean < rival.behind.high
@@ -143,10 +148,10 @@ def test_one_image_of_a_rare_class_makes_a_large_step():
     # 18 images of one class, 2 of the other: an image of the latter moves the mean of both by 1 / (2 * 2).
     rare = {"n_test": 20, "test_classes": [0] * 18 + [1] * 2}
     ours, theirs = [0.95, 0.90, 1.0], [0.70, 0.65, 0.75]
-    (rival,) = judge([*runs_of("a", ours, **rare), *runs_of("b", theirs, **rare)]).rivals
+    (rival,) = make_verdict([*runs_of("a", ours, **rare), *runs_of("b", theirs, **rare)]).rivals
     assert rival.p_value == pytest.approx(paired_p_value(ours, theirs, test_to_train=20 / 4000, resolution=1 / 4))
     assert rival.p_value > 0.2
-    (sure,) = judge([*runs_of("a", ours, n_test=20), *runs_of("b", theirs, n_test=20)]).rivals
+    (sure,) = make_verdict([*runs_of("a", ours, n_test=20), *runs_of("b", theirs, n_test=20)]).rivals
     assert sure.p_value < 0.02
 
 
@@ -166,8 +171,8 @@ def test_among_equals_the_best_by_chance_is_seldom_called_better():
     random, judged, naive = np.random.default_rng(0), [], []
     for _ in range(200):
         runs = equally_good(random)
-        verdict = judge(runs)
-        judged.append(len(verdict.level_with) < 7)
+        verdict = make_verdict(runs)
+        judged.append(len(verdict.indistinguishable) < 7)
         scores = {
             name: [run.test_balanced_accuracy for run in runs if run.method == name] for name in map(str, range(8))
         }
@@ -179,14 +184,14 @@ def test_among_equals_the_best_by_chance_is_seldom_called_better():
 
 def test_other_divisions_and_nothing_are_refused():
     with pytest.raises(ValueError, match="measured on the same divisions"):
-        judge([*BEST, *NEAR[:4]])
-    with pytest.raises(ValueError, match="no run to judge"):
-        judge([])
+        make_verdict([*BEST, *NEAR[:4]])
+    with pytest.raises(ValueError, match="no run to make_verdict"):
+        make_verdict([])
 
 
 @pytest.mark.parametrize("others", [[0.9, 0.95, 1.0], [1.0, 0.9, 0.95], [0.9003, 0.95, 0.9997 - 0.0003]])
 def test_equals_have_no_lead(others):
-    verdict = judge([*runs_of("GLCM", others, seconds=3.0), *runs_of("LBP", [0.9, 0.95, 1.0])])
+    verdict = make_verdict([*runs_of("GLCM", others, seconds=3.0), *runs_of("LBP", [0.9, 0.95, 1.0])])
     sentences = verdict.sentences
     assert f"{verdict.rivals[0].behind.mean:.3f}" == "0.000"
     assert sentences[0].startswith("LBP has the best")

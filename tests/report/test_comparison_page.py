@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 from lmfcn.benchmark.comparison import Outcome
-from lmfcn.benchmark.exhibit import N_HARDEST
+from lmfcn.benchmark.model_summary import N_HARDEST
 from lmfcn.data.framing import THUMBNAIL
 from lmfcn.report import comparison_report_writer
 from lmfcn.report.comparison_page import _PICTURE_BYTES
-from lmfcn.report.curves import learning_curves, strip_plot
-from some_comparison import CLASSES, RUNS, SCORES, outcome_of, run_of, small_outcome, some_exhibit
+from lmfcn.report.curves import accuracy_plot, learning_curves
+from some_comparison import CLASSES, RUNS, SCORES, outcome_of, run_of, small_outcome, some_summary
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +61,14 @@ def test_the_page_is_self_contained_accessible_and_small(page):
 
 
 def test_strips_show_every_repeat_and_the_means():
-    axes = strip_plot(SCORES).axes[0]
+    axes = accuracy_plot(SCORES).axes[0]
     dots = [collection for collection in axes.collections if len(collection.get_offsets()) == 3]
     assert [sorted(dot.get_offsets()[:, 0].tolist()) for dot in dots] == [sorted(scores) for scores in SCORES.values()]
     assert len({tuple(dot.get_offsets()[i]) for dot in dots for i in range(3)}) == 12  # none hides another
     assert [label.get_text() for label in axes.get_yticklabels()] == list(SCORES)
     means = [bar.get_segments()[0][0][0] for bar in axes.collections if bar not in dots]
     assert means == pytest.approx([np.mean(scores) for scores in SCORES.values()])
-    assert strip_plot({"LBP": [0.5]}).axes[0].collections[0].get_offsets().tolist() == [[0.5, 0.0]]
+    assert accuracy_plot({"LBP": [0.5]}).axes[0].collections[0].get_offsets().tolist() == [[0.5, 0.0]]
 
 
 def test_curves_against_epochs_and_seconds():
@@ -129,7 +129,7 @@ def test_sums_over_networks_are_told_where_there_are_several(page, outcome, tmp_
 
 
 def test_sentences_are_divided_by_spaces(tmp_path):
-    exhibit = some_exhibit(np.random.default_rng(0))
+    exhibit = some_summary(np.random.default_rng(0))
     exhibit.test.marked[:] = False
     right = outcome_of(RUNS, exhibit, tmp_path / "runs.jsonl", np.zeros((40, 16, 16), np.uint8), np.repeat(CLASSES, 20))
     comparison_report_writer()(right, tmp_path / "report.html")
@@ -157,7 +157,7 @@ def test_the_largest_comparison_stays_below_5_mb(random, tmp_path):
         for seed in range(6)
     ]
     images = random.integers(0, 256, (24 * 6, 64, 64, 3), dtype=np.uint8)
-    exhibit = some_exhibit(random, 24, N_HARDEST, THUMBNAIL, 3000)
+    exhibit = some_summary(random, 24, N_HARDEST, THUMBNAIL, 3000)
     outcome = outcome_of(runs, exhibit, tmp_path / "runs.jsonl", images, np.repeat(names, 6))
     comparison_report_writer()(outcome, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()

@@ -5,7 +5,7 @@ import pytest
 import torch
 from matplotlib.collections import LineCollection, PathCollection
 
-from lmfcn.benchmark.exhibit import Points
+from lmfcn.benchmark.model_summary import Points
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.method.anchors import survey
 from lmfcn.method.history import Stopwatch

@@ -4,7 +4,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from lmfcn.benchmark.exhibit import HardImage, Shown
+from lmfcn.benchmark.model_summary import HardImage, LabelledPicture
 from lmfcn.report.overlay import examples, hard_images
 
 CLASSES = ["bark", "wood"]
@@ -15,8 +15,8 @@ def opened(address):
 
 
 def test_hard_images_say_both_labels():
-    shown = Shown(np.zeros((4, 4), dtype=np.uint8), "1.png", 0)
-    near = Shown(np.zeros((4, 4), dtype=np.uint8), "2.png", 1)
+    shown = LabelledPicture(np.zeros((4, 4), dtype=np.uint8), "1.png", 0)
+    near = LabelledPicture(np.zeros((4, 4), dtype=np.uint8), "2.png", 1)
     wrong, right = hard_images([HardImage(shown, 1, 0.876, [near], [0.5]), HardImage(shown, 0, 0.51, [], [])], CLASSES)
     assert wrong[0].lines == ["1.png", "is bark", "taken for wood, 88 % sure"]
     assert wrong[0].alt == "Test image 1.png: bark, taken for wood"

@@ -5,7 +5,7 @@ import pytest
 
 from lmfcn.benchmark.paper.profiles import PROFILES
 from lmfcn.report import paper_figures, paper_figures_drawer
-from lmfcn.report.paper_figures import PICTURES, pictures_there, setting_told
+from lmfcn.report.paper_figures import PICTURES, existing_pictures, setting_title
 
 TINY = replace(PROFILES["quick"], n_gaussians=(10, 6, 6), size=16, figure_epochs=1)
 pytestmark = pytest.mark.filterwarnings("ignore:Training ended")
@@ -54,8 +54,8 @@ def test_figure_1_draws_the_anchors_that_its_training_has(picture, monkeypatch, 
 def test_another_size_is_said_in_the_picture(folder):
     assert "Quick profile: not the paper's setting" in (folder / "figure3.svg").read_text()
     smaller = replace(PROFILES["full"], size=16, repeats=1)
-    assert setting_told(smaller) == "Images of 16 pixels: not the paper's setting"
-    assert setting_told(replace(smaller, size=128)) == ""  # one training, however many repetitions
+    assert setting_title(smaller) == "Images of 16 pixels: not the paper's setting"
+    assert setting_title(replace(smaller, size=128)) == ""  # one training, however many repetitions
 
 
 def test_the_full_profile_trains_for_as_long_as_the_paper():
@@ -64,13 +64,13 @@ def test_the_full_profile_trains_for_as_long_as_the_paper():
 
 def test_what_is_drawn_is_not_drawn_again(folder, monkeypatch):
     trained = []
-    monkeypatch.setattr("lmfcn.report.paper_figures.train_flat", lambda *_, **__: trained.append(1) or 1 / 0)
+    monkeypatch.setattr("lmfcn.report.paper_figures.train_for_figure", lambda *_, **__: trained.append(1) or 1 / 0)
     paper_figures_drawer()(["figure1", "figure3"], TINY, folder)
     assert trained == []
     with pytest.raises(ZeroDivisionError):
         paper_figures_drawer()(["figure1"], replace(TINY, figure_epochs=2), folder)
     assert len(trained) == 1
-    assert [picture.file for picture, _ in pictures_there(["figure3"], TINY, folder)] == [
+    assert [picture.file for picture, _ in existing_pictures(["figure3"], TINY, folder)] == [
         *("figure3", "figure3-our-defaults")
     ]
 
@@ -79,6 +79,6 @@ def test_a_broken_record_counts_as_none(folder, tmp_path):
     for ending in ("svg", "png"):
         (tmp_path / f"figure1.{ending}").write_bytes((folder / f"figure1.{ending}").read_bytes())
     (tmp_path / "figure1.json").write_text("{")
-    assert list(pictures_there(["figure1"], TINY, tmp_path)) == []
+    assert list(existing_pictures(["figure1"], TINY, tmp_path)) == []
     (tmp_path / "figure1.json").write_text("[]")
-    assert list(pictures_there(["figure1"], TINY, tmp_path)) == []
+    assert list(existing_pictures(["figure1"], TINY, tmp_path)) == []

@@ -4,10 +4,10 @@ import re
 import pytest
 
 from lmfcn.benchmark.paper import reproduction as request
+from lmfcn.benchmark.paper.reproduced_tables import Outcome
 from lmfcn.benchmark.paper.reproduction import Request, prepare
-from lmfcn.benchmark.paper.side_by_side import Outcome
 from lmfcn.report import reproduction_report_writer
-from lmfcn.report.paper_figures import PICTURES, paper_strips
+from lmfcn.report.paper_figures import PICTURES, paper_accuracy_plot
 from published_trees import make_trees
 from some_reproduction import outcome_of
 
@@ -97,7 +97,7 @@ def test_a_page_of_nothing_is_a_page(tmp_path):
 
 def test_strips_have_a_row_for_every_line(outcome):
     lines = [line for line in outcome.tables[2] if line.runs]
-    (axes,) = paper_strips(lines).axes
+    (axes,) = paper_accuracy_plot(lines).axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
     assert labels == ["Gaussian: LMFCN", "Gaussian: LMFCN, our defaults", "Gaussian: CNN-CE", "Gaussian: CNN-H"]
 
@@ -133,7 +133,7 @@ def test_the_leak_check_is_told(tmp_path):
 
 @pytest.mark.thorough
 def test_a_page_of_everything_stays_below_5_mb(tmp_path, monkeypatch):
-    monkeypatch.setattr(request, "check_able", lambda *_: None)  # which would read the weights
+    monkeypatch.setattr(request, "check_requirements", lambda *_: None)  # which would read the weights
     weights = tmp_path / "weights.pth"
     weights.write_bytes(b"")
     trees = make_trees(tmp_path / "trees", side=20)

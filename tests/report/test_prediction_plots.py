@@ -9,7 +9,7 @@ from lmfcn.report.prediction_plots import (
     confusion_matrix,
     confusion_pictures,
     frequent_confusions,
-    pooled_answers,
+    pooled_predictions,
     reliability,
     reliability_diagram,
     within,
@@ -85,7 +85,7 @@ def test_the_diagram_shows_filled_bins_only():
 
 
 def test_answers_are_pooled_over_the_repeats():
-    answers = pooled_answers(RUNS, ["LBP", "LMFCN"])
+    answers = pooled_predictions(RUNS, ["LBP", "LMFCN"])
     assert list(answers) == ["LBP", "LMFCN"]
     pooled = answers["LMFCN"]
     assert pooled.classes == ["bark & co", "wood"]
@@ -95,11 +95,11 @@ def test_answers_are_pooled_over_the_repeats():
 
 def test_a_method_with_an_older_run_is_left_out():
     runs = [run_of("LBP", 0, 0.5), run_of("LBP", 1, 0.5, classes=None), run_of("LMFCN", 0, 0.5)]
-    assert list(pooled_answers(runs, ["LBP", "LMFCN"])) == ["LMFCN"]
+    assert list(pooled_predictions(runs, ["LBP", "LMFCN"])) == ["LMFCN"]
 
 
 def test_every_picture_says_what_it_shows():
-    answers = pooled_answers(RUNS, ["LBP"])
+    answers = pooled_predictions(RUNS, ["LBP"])
     (matrix,), (diagram,) = confusion_pictures(answers), calibration_pictures(answers)
     assert matrix.alt == "Confusion matrix of LBP: 3 of 24 wrong: bark & co taken for wood 3 of 12 times."
     assert diagram.caption == "ECE 0.025: 90 % sure on average, 88 % right."

@@ -1,4 +1,4 @@
-"""The same network with a linear layer in place of the SVM (TCNN), trained on every image."""
+"""LMFCN's network with a linear layer in place of the SVM (the paper's TCNN), trained on every image."""
 
 import math
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from lmfcn.training.first_filters import FIRST_FILTERS, start_first_filters
 from lmfcn.util.checks import check_choice, check_integer, check_widths
 
 LOSSES: dict[str, Callable[..., Tensor]] = {"cross-entropy": cross_entropy, "hinge": multi_margin_loss}
-"""Two classes under "hinge" have half the usual hinge loss of the difference of their two outputs."""
+"""For two classes, "hinge" is half the usual hinge loss of the difference of the two outputs."""
 
 SIZES = ("same", "one-vs-all")
 
@@ -29,9 +29,9 @@ SIZES = ("same", "one-vs-all")
 class CNNClassifier(ImageClassifier):
     """The LMFCN's network with a linear layer in place of the SVM, trained by cross-entropy or hinge loss.
 
-    It gets the same care as LMFCN: batch-norm statistics refreshed before every evaluation, the same optimiser,
-    mini-batches and falling learning rate, and the epoch of best validation accuracy is kept (of lowest validation
-    loss, where several are equally good).
+    Training is like that of LMFCN: batch-norm statistics are refreshed before every evaluation; optimiser,
+    mini-batches and falling learning rate are the same. The epoch with the best validation accuracy is selected (the
+    lowest validation loss breaks ties).
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class CNNClassifier(ImageClassifier):
     epochs : int, optional
         As in the paper by default: 100 for two classes, 400 for more.
     patience : int, optional
-        Stop when neither validation loss nor validation accuracy has improved for so many epochs.
+        Stop when neither validation loss nor validation accuracy has improved for that many epochs.
     batch_size : int, default=32
     learning_rate : float, default=0.0003
         Falls to a tenth along half a cosine.
@@ -52,8 +52,8 @@ class CNNClassifier(ImageClassifier):
     balanced : bool, default=True
         Whether rare classes weigh as much in the loss as frequent ones.
     first_filters : {"random", "decorrelated"}, default="random"
-    views : {"none", "flips", "turns"}, default="none"
-        As in `LMFCNClassifier`, where both are part of the recipe; here the default is the paper's CNN.
+    augmentation : {"none", "flips", "dihedral"}, default="none"
+        First filters and augmentation as in LMFCN's recipe; the defaults here are those of the paper's CNN.
     validation_fraction : float, default=0.2
     image_shape : tuple of int, optional
     device : str, default="auto"
@@ -87,7 +87,7 @@ class CNNClassifier(ImageClassifier):
         weight_decay: float = 1e-2,
         balanced: bool = True,
         first_filters: str = "random",
-        views: str = "none",
+        augmentation: str = "none",
         validation_fraction: float = 0.2,
         image_shape: tuple[int, ...] | None = None,
         device: str = "auto",
@@ -105,7 +105,7 @@ class CNNClassifier(ImageClassifier):
         self.weight_decay = weight_decay
         self.balanced = balanced
         self.first_filters = first_filters
-        self.views = views
+        self.augmentation = augmentation
         self.validation_fraction = validation_fraction
         self.image_shape = image_shape
         self.device = device
@@ -144,21 +144,23 @@ class CNNClassifier(ImageClassifier):
         return to_cpu_double(encode(self.network_, images, next(self.network_.parameters()).device))
 
     def train_network(self, data: TrainingData, generator: torch.Generator) -> TrainedNetwork:
-        """Train on checked data, without becoming a fitted classifier."""
+        """Train on checked data and return the network; the classifier itself does not become fitted."""
         n_classes, device = len(data.classes), check_device(self.device)
         widths, latent_dim = tuple(self.widths), self.latent_dim
         if self.size == "one-vs-all" and n_classes > 2:
             widths, latent_dim = matched_filters(n_classes, data.form.channels, latent_dim, widths)
         network = TextureFCN(data.form.channels, latent_dim, widths, generator=generator)
         start_first_filters(network, self.first_filters, data.train.images)
-        weights = _balancing(data.train.numbers) if self.balanced else None
+        weights = _class_weights(data.train.numbers) if self.balanced else None
         criterion = LinearCriterion(latent_dim, n_classes, self.loss, weights, generator)
         training = NetworkTraining(network.to(device), criterion.to(device), data, self._schedule, generator)
         return training.run("CNN", verbose=self.verbose)
 
     @property
     def _schedule(self) -> Schedule:
-        return Schedule(self.epochs, self.batch_size, self.learning_rate, self.weight_decay, self.patience, self.views)
+        return Schedule(
+            self.epochs, self.batch_size, self.learning_rate, self.weight_decay, self.patience, self.augmentation
+        )
 
     def _check_parameters(self) -> None:
         check_choice("loss", self.loss, LOSSES)
@@ -190,7 +192,7 @@ class LinearCriterion(Criterion):
         return self.loss(self.linear(latents), labels, weight=self.class_weights)
 
     def scores(self, latents: Tensor, seen: Tensor, seen_labels: Tensor) -> Tensor:  # noqa: ARG002
-        """Return the outputs (m, n_classes), whatever the training images look like."""
+        """Return the outputs (m, n_classes); the training images are not used."""
         return self.linear(latents)
 
 
@@ -199,9 +201,9 @@ def matched_filters(
 ) -> tuple[tuple[int, ...], int]:
     """Return hidden and last numbers of filters with as many weights as `n_networks` networks.
 
-    All numbers grow by one common factor; the last one then makes up for the rounding of the others. The linear
-    layer behind the network counts too. From some dozen filters on the totals agree within 1 %, below that as well
-    as whole filters allow.
+    All numbers grow by one common factor; the last one then corrects the rounding of the others. The weights of the
+    linear layer count too. With some dozen filters or more the totals agree within 1 %, with fewer as well as whole
+    filters allow.
 
     Examples
     --------
@@ -232,7 +234,7 @@ def _n_weights(channels: int, latent_dim: int, widths: tuple[int, ...]) -> int:
     return sum(9 * before * after + 2 * after for before, after in zip(inputs, outputs, strict=True))
 
 
-def _balancing(numbers: np.ndarray) -> Tensor:
+def _class_weights(numbers: np.ndarray) -> Tensor:
     """Return the factor (n_classes,) that makes every class weigh the same, 1 on average over images."""
     counts = np.bincount(numbers)
     return torch.from_numpy(len(numbers) / (len(counts) * counts)).float()

@@ -43,9 +43,9 @@ def glcm(image: np.ndarray, distances: Sequence[int] = GLCM_DISTANCES) -> np.nda
     Parameters
     ----------
     image : array of uint8 (height, width, 1 or 3)
-        With sides of more pixels than the largest distance.
+        Both sides must be longer than the largest distance.
     distances : sequence of int
-        Other ones give vectors of another length, 13 (4 n + 1).
+        Other distances give vectors of another length, 13 (4 n + 1).
     """
     graycomatrix = needs("skimage.feature", "textures").graycomatrix
     haralick = needs("mahotas.features.texture", "textures").haralick_features
@@ -83,7 +83,7 @@ def pftas(image: np.ndarray) -> np.ndarray:
     image : array of uint8 (height, width, 1 or 3)
     """
     one_channel = needs("mahotas.features", "textures").pftas
-    # mahotas wants memory of its own that it may write to.
+    # mahotas needs contiguous, writable memory.
     values = [one_channel(np.array(channel, order="C")) for channel in np.moveaxis(image, 2, 0)]
     return np.concatenate(values * 3 if len(values) == 1 else values)
 
@@ -94,8 +94,8 @@ LENGTHS = {"glcm": 169, "lbp": _N_LBP, "pftas": 162}
 _SMALLEST_SIDE = {"glcm": max(GLCM_DISTANCES) + 1, "lbp": 3, "pftas": 3}
 
 
-def check_describable(name: str, channels: int, pixels: str, smallest_side: int) -> None:
-    """Refuse images for which a descriptor is not defined."""
+def check_descriptor_images(name: str, channels: int, pixels: str, smallest_side: int) -> None:
+    """Raise ValueError for images for which a descriptor is not defined."""
     if pixels != "uint8" or channels not in (1, 3):
         raise ValueError(
             f"{name.upper()} is defined for 8-bit grey or RGB images, got {channels} channels of {pixels} pixels;"
@@ -108,29 +108,29 @@ def check_describable(name: str, channels: int, pixels: str, smallest_side: int)
 
 
 def _grey(image: np.ndarray) -> np.ndarray:
-    return np.array(to_color(image, "grey")[:, :, 0])  # a copy: scikit-image wants memory that it may write to
+    return np.array(to_color(image, "grey")[:, :, 0])  # a copy: scikit-image needs writable memory
 
 
-_AT_ONCE = 16
+_CHUNK_SIZE = 16
 _CACHE_VERSION = 1
-"""To be raised when a descriptor changes."""
+"""Increase it when a descriptor changes."""
 
 
 class DescriptorSVC(FeatureSVC):
     """GLCM, LBP or PFTAS features with an RBF SVM, as in the paper's comparison with handcrafted features.
 
-    Features are standardised, with C and gamma by cross-validation, or whitened; groups are never divided.
+    Cross-validation chooses between standardised features, with C and gamma, and whitened ones; groups are never split.
 
     Parameters
     ----------
     descriptor : {"glcm", "lbp", "pftas"}, default="lbp"
         169, 59 or 162 values per image: see `lmfcn.baselines.descriptors`.
     cache_dir : path, optional
-        Folder that keeps feature vectors for the next time; they are found by the content of their images.
+        Folder for feature vectors, which later fits reuse; a hash of the image finds them.
     n_jobs : int, optional
         Processes that compute features.
     validation_fraction : float, default=0
-        Nothing needs to be held out; a given validation set is learnt from too.
+        Nothing needs to be held out; a given validation set joins the training images.
     image_shape : tuple of int, optional
     random_state : None, int or NumPy generator, default=None
         Decides the folds of the cross-validation.
@@ -172,20 +172,20 @@ class DescriptorSVC(FeatureSVC):
             check_cache_folder(self.cache_dir)
 
     def _learn(self, data: TrainingData, random: np.random.Generator) -> None:  # noqa: ARG002
-        """Remember the descriptor, in case the parameter is changed later; there is nothing else to learn."""
+        """Store the descriptor, as the parameter may change later; there is nothing else to learn."""
         self._descriptor = self.descriptor
 
     def _describe(self, images: LoadedImages) -> Tensor:
         channels, pixels = form_of(images)
         sizes = [images.shape[1:3]] if isinstance(images, np.ndarray) else images.sizes()
         name = self._descriptor
-        check_describable(name, channels, pixels, int(np.min(sizes)))
+        check_descriptor_images(name, channels, pixels, int(np.min(sizes)))
         cache = None if self.cache_dir is None else FeatureCache(self.cache_dir, _kind(name), LENGTHS[name])
-        # Vectors of 256 x 256 counts are too short to share: a second thread would only wait, at full load.
+        # One thread: 256 x 256 counts are too little work to share, and a waiting thread keeps a core busy.
         describe = WithThreads(_DescribeChunk(DESCRIPTORS[name]), 1)
         vectors = np.empty((len(images), LENGTHS[name]))
         with item_progress(name.upper(), len(images), visible=self.verbose) as advance:
-            missing = _missing(images, cache, vectors, advance)
+            missing = _uncached(images, cache, vectors, advance)
             for chunk, found in as_completed(describe, missing, **workers_of(self.n_jobs)._asdict()):
                 vectors[chunk.positions] = found
                 if cache is not None:
@@ -196,13 +196,13 @@ class DescriptorSVC(FeatureSVC):
 
 
 def _kind(descriptor: str) -> str:
-    """Name a descriptor with everything that its values depend on besides the image."""
+    """Return the name of a descriptor with the versions that its values depend on."""
     versions = "-".join(f"{package}-{version(package)}" for package in ("mahotas", "scikit-image"))
     return f"{descriptor}-{_CACHE_VERSION}-{versions}"
 
 
 class _Chunk(NamedTuple):
-    """A few images, and where their vectors go."""
+    """A few images and their positions among all images."""
 
     positions: list[int]
     images: list[np.ndarray]
@@ -216,10 +216,10 @@ class _DescribeChunk:
         return [self.describe(image) for image in chunk.images]
 
 
-def _missing(
+def _uncached(
     images: LoadedImages, cache: FeatureCache | None, vectors: np.ndarray, advance: Callable[[], None]
 ) -> Iterator[_Chunk]:
-    """Fill in the vectors that the cache holds, and yield all other images in chunks."""
+    """Fill in the vectors that the cache holds; yield all other images in chunks."""
     chunk = _Chunk([], [])
     for position in range(len(images)):
         image = np.asarray(images[position])
@@ -230,7 +230,7 @@ def _missing(
             continue
         chunk.positions.append(position)
         chunk.images.append(image)
-        if len(chunk.images) == _AT_ONCE:
+        if len(chunk.images) == _CHUNK_SIZE:
             yield chunk
             chunk = _Chunk([], [])
     if chunk.images:

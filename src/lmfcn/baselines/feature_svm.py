@@ -30,7 +30,7 @@ from lmfcn.training.fit import N_FOLDS, calibrated, judging_folds
 
 
 def check_cache_folder(folder: str | Path) -> None:
-    """Make the folder of a cache, or say why it cannot be one."""
+    """Create the folder of a cache; raise ValueError if that is not possible."""
     if not isinstance(folder, str | Path):
         raise ValueError(f"cache_dir must be the path of a folder, got {folder!r}.")
     try:
@@ -40,16 +40,16 @@ def check_cache_folder(folder: str | Path) -> None:
 
 
 class FeatureCache:
-    """A folder of feature vectors, one small file each, named after the pixels they were computed from.
+    """A folder of feature vectors, one small file each, named by a hash of the image's pixels.
 
-    A changed image has another name. A file holds the numbers and nothing else; one of another length, or with
-    numbers that are not finite, counts as missing.
+    A changed image has another file name. A file holds only the numbers of its vector. A file of another length, or
+    with numbers that are not finite, counts as missing.
 
     Parameters
     ----------
     folder : path
     kind : str
-        What the vectors are, with a version: another kind has another folder.
+        Name and version of the features; each kind has its own folder.
     length : int
         Values of every vector.
     """
@@ -59,7 +59,7 @@ class FeatureCache:
         self.length = length
 
     def get(self, image: np.ndarray) -> np.ndarray | None:
-        """Return the vector of an image, or None if it is not there."""
+        """Return the vector of an image, or None if the cache does not have it."""
         try:
             content = self._path(image).read_bytes()
         except OSError:
@@ -70,14 +70,14 @@ class FeatureCache:
         return vector if np.isfinite(vector).all() else None
 
     def put(self, images: Sequence[np.ndarray], vectors: Sequence[np.ndarray]) -> None:
-        """Keep the vectors of some images."""
+        """Write the vectors of some images."""
         for image, vector in zip(images, vectors, strict=True):
             path = self._path(image)
             path.parent.mkdir(parents=True, exist_ok=True)
             # Renamed when complete, but not forced to the disk: a lost file is only computed again.
-            unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
-            unfinished.write_bytes(np.ascontiguousarray(vector, dtype="<f8").tobytes())
-            unfinished.replace(path)
+            temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
+            temporary.write_bytes(np.ascontiguousarray(vector, dtype="<f8").tobytes())
+            temporary.replace(path)
 
     def _path(self, image: np.ndarray) -> Path:
         digest = hashlib.blake2b(repr((image.shape, image.dtype.str)).encode(), digest_size=16)
@@ -88,24 +88,24 @@ class FeatureCache:
 
 C_FACTORS = (1.0, 0.1, 10.0, 100.0)
 GAMMA_FACTORS = (1.0, 0.3, 0.1, 0.03, 3.0, 10.0)
-"""What cross-validation tries with standardised features, around C = 10 and their scale; beside it the rule of LMFCN's
-last SVM, whose features are whitened within classes."""
+"""Multiples of C = 10 and of the gamma from the scale of the features. Cross-validation tries all pairs with
+standardised features, and also the rule of LMFCN's final SVM, whose features are whitened within classes."""
 
 
 class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassifier):
-    """Feature vectors and the SVM that LMFCN ends with, or a plain one if cross-validation prefers it; calibrated.
+    """Base class: feature vectors with a calibrated RBF SVM, whose rule cross-validation chooses.
 
-    A subclass says how an image becomes a vector. The SVM learns from training and validation images. If the vectors
-    were learnt from the training images, rules are judged by the validation images, else by all of them;
-    groups are never divided.
+    The rule is that of LMFCN's final SVM, or a plain one with standardised features. A subclass computes the feature
+    vectors. The SVM is fitted on training and validation images. If the features were learnt from the training
+    images, only validation images score the rules, else all images do. Groups are never split.
 
     Attributes
     ----------
     classes_ : array (n_classes,)
     C_ : float
-        What cross-validation chose.
+        Chosen by cross-validation.
     whitened_ : bool
-        Whether it chose features that are whitened within classes.
+        Whether cross-validation chose features that are whitened within classes.
     n_support_ : int
     calibration_error_ : float or None
     held_out_score_ : float or None
@@ -119,7 +119,7 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
 
     @abstractmethod
     def _learn(self, data: TrainingData, random: np.random.Generator) -> Tensor | None:
-        """Prepare whatever `_describe` needs; return the training images' feature vectors if they come along."""
+        """Prepare what `_describe` needs; return the feature vectors of the training images if they are a by-product."""
 
     @abstractmethod
     def _describe(self, images: LoadedImages) -> Tensor:
@@ -127,12 +127,12 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
 
     @abstractmethod
     def _check_parameters(self) -> None:
-        """Refuse parameters that cannot work."""
+        """Raise ValueError for parameters that cannot work."""
 
     def fit(self, X: Any, y: Any = None, groups: Any = None, validation: Any = None) -> "FeatureSVC":
         """Learn from images and labels; the arguments are those of `LMFCNClassifier.fit`."""
         self._check_parameters()
-        self.__dict__.pop("classes_", None)  # from here until the end this is not a fitted classifier
+        self.__dict__.pop("classes_", None)  # not a fitted classifier until the end of `fit`
         random = as_generator(self.random_state)
         data = self._check_data(X, y, groups, validation, random)
         parts = [data.train] if data.validation is None else [data.train, data.validation]
@@ -220,5 +220,5 @@ def _joined_groups(parts: list[LabelledImages]) -> np.ndarray | None:
         for number, part in enumerate(parts)
         for group in (range(len(part)) if part.groups is None else part.groups.tolist())
     ]
-    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
-    return np.array([places[name] for name in names])
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names])

@@ -23,16 +23,16 @@ from lmfcn.util.packages import needs
 
 C_VALUES = (1.0, 0.1, 10.0, 100.0)
 _POSITIONS_PER_IMAGE = 100
-"""Places of an image whose features the mixture is fitted on; the vectors are made of all of them."""
+"""Positions of an image that the mixture is fitted on; the Fisher vectors use all of them."""
 
 
 class FisherSVC(CNNSVC):
     """Fisher vectors of the cross-entropy CNN's last feature maps, with a linear SVM (FV-CNN).
 
-    The original takes a network that was pretrained on millions of images; here it is the network of `CNNClassifier`,
-    trained on the same images as all other methods. A mixture of Gaussians is fitted to local features of training
-    images after principal components; every image becomes the gradient of its likelihood, with signed square roots
-    and length 1 (the improved Fisher vector).
+    The original uses a network that was pretrained on millions of images. This one uses the network of
+    `CNNClassifier`, trained on the same images as all other methods. A Gaussian mixture is fitted to the principal
+    components of local features of the training images. The vector of an image is the gradient of its likelihood,
+    with signed square roots and length 1 (the improved Fisher vector).
 
     Parameters
     ----------
@@ -41,8 +41,8 @@ class FisherSVC(CNNSVC):
     n_components : int, default=32
         Principal components of the local features, at most `latent_dim`; the vectors have
         2 n_modes n_components + n_modes values.
-    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, first_filters, views,
-    validation_fraction, image_shape, device, random_state, verbose
+    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, first_filters,
+    augmentation, validation_fraction, image_shape, device, random_state, verbose
         As in `CNNClassifier`, with the same defaults.
 
     Attributes
@@ -71,7 +71,7 @@ class FisherSVC(CNNSVC):
         learning_rate: float = 3e-4,
         weight_decay: float = 1e-2,
         first_filters: str = "random",
-        views: str = "none",
+        augmentation: str = "none",
         validation_fraction: float = 0.2,
         image_shape: tuple[int, ...] | None = None,
         device: str = "auto",
@@ -87,7 +87,7 @@ class FisherSVC(CNNSVC):
             learning_rate=learning_rate,
             weight_decay=weight_decay,
             first_filters=first_filters,
-            views=views,
+            augmentation=augmentation,
             validation_fraction=validation_fraction,
             image_shape=image_shape,
             device=device,
@@ -110,14 +110,16 @@ class FisherSVC(CNNSVC):
     def _learn(self, data: TrainingData, random: np.random.Generator) -> None:
         super()._learn(data, random)
         learn_gmm = needs("skimage.feature", "textures").learn_gmm
-        some = [_some_rows(rows, random) for _, rows in local_features(self.network_, data.train.images)]
-        local = np.concatenate(some, dtype=np.float64)
+        sampled = [_sample_rows(rows, random) for _, rows in local_features(self.network_, data.train.images)]
+        local = np.concatenate(sampled, dtype=np.float64)
         if len(local) < self.n_modes:
-            raise ValueError(f"n_modes must be at most the {len(local)} places of the training images' feature maps.")
+            raise ValueError(
+                f"n_modes must be at most the {len(local)} positions of the training images' feature maps."
+            )
         self.pca_ = PCA(min(self.n_components, *local.shape), svd_solver="full").fit(local)
         options = {"covariance_type": "diag", "reg_covar": 1e-4, "random_state": int(random.integers(2**31))}
         with warnings.catch_warnings():
-            # A mixture that still moves a little after its hundred rounds describes the features as well.
+            # A mixture that has not quite converged after a hundred iterations describes the features as well.
             warnings.simplefilter("ignore", ConvergenceWarning)
             self.mixture_ = learn_gmm(self.pca_.transform(local), n_modes=self.n_modes, gm_args=options)
 
@@ -155,14 +157,14 @@ class LinearDecision:
 
 
 def local_features(network: TextureFCN, images: LoadedImages) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield each image's position and what the network's last maps see in it: rows (n_places, latent_dim)."""
+    """Yield the index of each image and its local features: rows (n_positions, latent_dim) of the last feature maps."""
     device = next(network.parameters()).device
     maps = fold_batch_norm(network.eval()).get_submodule("features")
-    for part in equal_size_batches(images, np.arange(len(images)), encoding_batch(network, images, device)):
+    for indices in equal_size_batches(images, np.arange(len(images)), encoding_batch(network, images, device)):
         with torch.no_grad():
-            batch = maps(to_batch(take(images, part), device)).flatten(2).transpose(1, 2)
-        yield from zip(part.tolist(), batch.cpu().numpy(), strict=True)
+            batch = maps(to_batch(take(images, indices), device)).flatten(2).transpose(1, 2)
+        yield from zip(indices.tolist(), batch.cpu().numpy(), strict=True)
 
 
-def _some_rows(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
+def _sample_rows(rows: np.ndarray, random: np.random.Generator) -> np.ndarray:
     return rows[random.permutation(len(rows))[:_POSITIONS_PER_IMAGE]]

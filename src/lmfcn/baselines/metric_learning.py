@@ -1,4 +1,4 @@
-"""The same network trained by losses of deep metric learning, with an RBF SVM on its latents."""
+"""LMFCN's network trained with losses of deep metric learning, with an RBF SVM on its latents."""
 
 from collections.abc import Callable
 from typing import Any
@@ -29,18 +29,18 @@ LOSSES: dict[str, Callable[[Any, int, int], Any]] = {
 
 
 class MetricSVC(TrainedNetworkSVC):
-    """The LMFCN's network trained by a loss of deep metric learning, with an RBF SVM on its latents.
+    """LMFCN's network trained with a loss of deep metric learning, with an RBF SVM on its latents.
 
-    Same optimiser, mini-batches and batch-norm refresh as `CNNClassifier`; the kept epoch is the one whose training
-    latents make the SVM that classifies the validation images best.
+    Optimiser, mini-batches and batch-norm refresh are those of `CNNClassifier`. In every epoch an SVM is fitted on the
+    training latents; the epoch whose SVM classifies the validation images best is selected.
 
     Parameters
     ----------
     loss : {"contrastive", "proxy-anchor", "proxy-NCA", "ranked-list"}, default="contrastive"
         As in the package pytorch-metric-learning. Proxies learn a hundred times as fast as the network, as their
         authors advise.
-    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, first_filters, views,
-    validation_fraction, image_shape, device, random_state, verbose
+    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, first_filters,
+    augmentation, validation_fraction, image_shape, device, random_state, verbose
         As in `CNNClassifier`, with the same defaults but for 100 epochs with any number of classes.
 
     Examples
@@ -63,7 +63,7 @@ class MetricSVC(TrainedNetworkSVC):
         learning_rate: float = 3e-4,
         weight_decay: float = 1e-2,
         first_filters: str = "random",
-        views: str = "none",
+        augmentation: str = "none",
         validation_fraction: float = 0.2,
         image_shape: tuple[int, ...] | None = None,
         device: str = "auto",
@@ -79,7 +79,7 @@ class MetricSVC(TrainedNetworkSVC):
             learning_rate=learning_rate,
             weight_decay=weight_decay,
             first_filters=first_filters,
-            views=views,
+            augmentation=augmentation,
             validation_fraction=validation_fraction,
             image_shape=image_shape,
             device=device,
@@ -103,7 +103,7 @@ class MetricSVC(TrainedNetworkSVC):
 
 
 class MetricCriterion(Criterion):
-    """A loss on latents and their classes, judged by an SVM."""
+    """A loss on latents and their classes; an SVM on the training latents gives the scores."""
 
     rate_factor = 100.0
 

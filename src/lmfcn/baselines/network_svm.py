@@ -1,4 +1,4 @@
-"""Latents of a network that was trained in some other way, or not at all, with an RBF SVM on top."""
+"""An RBF SVM on the latents of a network that is untrained, or trained with another loss."""
 
 from abc import abstractmethod
 from typing import Any
@@ -40,7 +40,7 @@ class NetworkSVC(FeatureSVC):
 class RandomFCN(NetworkSVC):
     """The untrained network, its batch-norm statistics taken from the training images, with an RBF SVM (random-fcn).
 
-    Stronger than it looks: random filters, rectified and averaged, describe a texture. What LMFCN is better by is
+    Random filters, rectified and averaged, already describe a texture well. The lead of LMFCN over this baseline is
     what training adds.
 
     Parameters
@@ -48,11 +48,11 @@ class RandomFCN(NetworkSVC):
     latent_dim : int, default=64
     widths : sequence of int, default=(64, 128)
     pooling : {"last", "all"}, default="last"
-        Whether an image is described by the means of the last layer's maps or by those of all layers.
+        Whether the latents are the means of the last layer's maps or those of all layers.
     first_filters : {"random", "decorrelated"}, default="random"
         As in `LMFCNClassifier`; with "decorrelated" and all layers, this is LMFCN without its training.
     validation_fraction : float, default=0
-        Nothing is trained, so nothing needs to be held out; a given validation set is learnt from too.
+        Nothing is trained, so nothing needs to be held out; a given validation set joins the training images.
     image_shape : tuple of int, optional
     device : str, default="auto"
     random_state : None, int or NumPy generator, default=None
@@ -127,7 +127,7 @@ class TrainedNetworkSVC(NetworkSVC):
         learning_rate: float = 3e-4,
         weight_decay: float = 1e-2,
         first_filters: str = "random",
-        views: str = "none",
+        augmentation: str = "none",
         validation_fraction: float = 0.2,
         image_shape: tuple[int, ...] | None = None,
         device: str = "auto",
@@ -142,7 +142,7 @@ class TrainedNetworkSVC(NetworkSVC):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.first_filters = first_filters
-        self.views = views
+        self.augmentation = augmentation
         self.validation_fraction = validation_fraction
         self.image_shape = image_shape
         self.device = device
@@ -160,7 +160,9 @@ class TrainedNetworkSVC(NetworkSVC):
 
     @property
     def _schedule(self) -> Schedule:
-        return Schedule(self.epochs, self.batch_size, self.learning_rate, self.weight_decay, self.patience, self.views)
+        return Schedule(
+            self.epochs, self.batch_size, self.learning_rate, self.weight_decay, self.patience, self.augmentation
+        )
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -173,8 +175,8 @@ class CNNSVC(TrainedNetworkSVC):
 
     Parameters
     ----------
-    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, first_filters, views,
-    validation_fraction, image_shape, device, random_state, verbose
+    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, first_filters,
+    augmentation, validation_fraction, image_shape, device, random_state, verbose
         As in `CNNClassifier`, with the same defaults.
 
     Examples
@@ -185,30 +187,34 @@ class CNNSVC(TrainedNetworkSVC):
     (40,)
     """
 
-    _given: CNNClassifier | None = None
+    _fitted_cnn: CNNClassifier | None = None
 
     def fit_on(self, cnn: CNNClassifier, X: Any, y: Any = None, groups: Any = None, validation: Any = None) -> "CNNSVC":
         """Fit on the network of a CNN that has been fitted already.
 
-        With the images and the parameters of that CNN, its seed included, this is what `fit` would end at after
-        training the same network again.
+        With the images, the parameters and the seed of that CNN, the result is the same as that of `fit`, which
+        would train the same network again.
         """
         check_is_fitted(cnn, "network_")
-        self._given = cnn
+        self._fitted_cnn = cnn
         try:
             self.fit(X, y, groups=groups, validation=validation)
         finally:
-            del self._given
+            del self._fitted_cnn
         return self
 
     def _learn(self, data: TrainingData, random: np.random.Generator) -> None:
-        if self._given is None:
+        if self._fitted_cnn is None:
             super()._learn(data, random)
             return
-        random.integers(2**62)  # the seed of the training, so that whatever is drawn next is what `fit` draws
-        network: Any = self._given.network_[0]
-        self.network_, self.history_, self.best_epoch_ = network, self._given.history_, self._given.best_epoch_
-        self.n_iter_ = self._given.n_iter_
+        random.integers(2**62)  # the seed of the training: the next draws are then the same as in `fit`
+        network: Any = self._fitted_cnn.network_[0]
+        self.network_, self.history_, self.best_epoch_ = (
+            network,
+            self._fitted_cnn.history_,
+            self._fitted_cnn.best_epoch_,
+        )
+        self.n_iter_ = self._fitted_cnn.n_iter_
 
     def _train(self, data: TrainingData, generator: torch.Generator) -> TrainedNetwork:
         return CNNClassifier(**self._cnn_parameters()).train_network(data, generator)

@@ -1,4 +1,4 @@
-"""A network trained on every image by some other loss: the loop that all trained comparators share."""
+"""Train a network on every image with an ordinary loss: the loop that all trained baselines share."""
 
 import copy
 import math
@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lmfcn.compute.encode import encode, refresh_and_encode, take, to_batch
 from lmfcn.data.training_data import TrainingData
-from lmfcn.method.backpropagation import VIEWS, cosine_rate, random_views, shuffled_batches
+from lmfcn.method.backpropagation import cosine_rate, random_views, shuffled_batches
 from lmfcn.method.history import History, Stopwatch, TrainingError
 from lmfcn.method.kernel_svm import balanced_accuracy, class_numbers
 from lmfcn.method.network import TextureFCN
@@ -22,10 +22,13 @@ from lmfcn.util.progress import epoch_progress, progress_note
 
 _FINAL_RATE = 0.1
 
+AUGMENTATIONS = {"none": "none", "flips": "flips", "dihedral": "turns"}
+"""Values of `augmentation`, and what `random_views` calls them."""
+
 
 @dataclass(frozen=True)
 class NetworkRecord:
-    """One epoch of a comparator, measured before its updates; epoch 0 is the untrained network."""
+    """One epoch of a baseline, measured before its updates; epoch 0 is the untrained network."""
 
     epoch: int
     train_balanced_accuracy: float
@@ -40,11 +43,20 @@ class NetworkRecord:
 
 @dataclass(frozen=True)
 class Schedule:
-    """How long and how fast a comparator learns; the rate falls to a tenth along half a cosine.
+    """Length, learning rate and augmentation of a baseline's training.
 
-    Without `epochs` it is the paper's 100 for two classes and 400 for more. With `patience`, training ends when neither
-    the validation loss nor the validation accuracy has improved for so many epochs. `views` tells how images are shown,
-    as in LMFCN's settings.
+    Attributes
+    ----------
+    epochs : int or None
+        None stands for the paper's 100 for two classes and 400 for more.
+    batch_size : int
+    learning_rate : float
+        At the start; it falls to a tenth along half a cosine.
+    weight_decay : float
+    patience : int or None
+        Training ends when neither validation loss nor validation accuracy has improved for so many epochs.
+    augmentation : {"none", "flips", "dihedral"}
+        As in LMFCN's recipe.
     """
 
     epochs: int | None
@@ -52,26 +64,26 @@ class Schedule:
     learning_rate: float
     weight_decay: float
     patience: int | None = None
-    views: str = "none"
+    augmentation: str = "none"
 
     def n_epochs(self, n_classes: int) -> int:
-        """Return how many epochs there are at most."""
+        """Return the largest number of epochs."""
         return self.epochs if self.epochs is not None else 100 if n_classes == 2 else 400
 
     def check(self) -> None:
-        """Refuse what no training can run with."""
+        """Raise ValueError if training cannot run with these values."""
         if self.epochs is not None:
             check_integer("epochs", self.epochs, smallest=1)
         check_integer("batch_size", self.batch_size, smallest=1)
         check_positive("learning_rate", self.learning_rate)
         check_positive("weight_decay", self.weight_decay, zero_allowed=True)
-        check_choice("views", self.views, VIEWS)
+        check_choice("augmentation", self.augmentation, AUGMENTATIONS)
         if self.patience is not None:
             check_integer("patience", self.patience, smallest=1)
 
 
 class Criterion(nn.Module):
-    """What a network is trained by, with weights of its own if it needs any."""
+    """A loss that trains a network, with weights of its own if it needs any."""
 
     rate_factor = 1.0
     """Learning rate of the criterion's own weights, as a multiple of the network's."""
@@ -87,7 +99,7 @@ class Criterion(nn.Module):
 
 @dataclass(frozen=True)
 class TrainedNetwork:
-    """The network of the best epoch, its criterion, and how they came about."""
+    """The network and the criterion of the best epoch, and the history of the training."""
 
     network: TextureFCN
     criterion: Criterion
@@ -96,7 +108,7 @@ class TrainedNetwork:
 
 
 class NetworkTraining:
-    """Train a network on all images by a criterion; keep the best epoch.
+    """Train a network on all images with a criterion; select the best epoch.
 
     That is the one with the best validation balanced accuracy, on a tie the one with the lower validation loss;
     without validation images the last one.
@@ -130,7 +142,7 @@ class NetworkTraining:
         self.history: History[NetworkRecord] = History()
 
     def run(self, title: str, *, verbose: bool) -> TrainedNetwork:
-        """Train to the last epoch, or until patience is at an end."""
+        """Train to the last epoch, or until patience runs out; return the best epoch."""
         epochs, best = self.schedule.n_epochs(int(self.train.numbers.max()) + 1), None
         with epoch_progress(title, epochs + 1, visible=verbose) as advance:
             for epoch in range(epochs + 1):
@@ -139,32 +151,34 @@ class NetworkTraining:
                     measured = self._measure(epoch)
                 if best is None or measured.is_better_than(best):
                     best, best_epoch = measured, epoch
-                    kept = copy.deepcopy(self.network), copy.deepcopy(self.criterion)
+                    selected = copy.deepcopy(self.network), copy.deepcopy(self.criterion)
                 rate = cosine_rate(self.schedule.learning_rate, _FINAL_RATE, epoch / epochs)
                 last = epoch == epochs or self._is_out_of_patience(measured)
                 with clock("backpropagation"):
-                    n_images = 0 if last else self._go_through(rate)
+                    n_images = 0 if last else self._train_one_epoch(rate)
                 self.history.append(measured.record(epoch, n_images, rate, clock))
                 advance(progress_note(measured.validation_score))
                 if last:
                     break
-        return TrainedNetwork(*kept, self.history, best_epoch)
+        return TrainedNetwork(*selected, self.history, best_epoch)
 
     def _measure(self, epoch: int) -> "_Measured":
         numbers = torch.from_numpy(self.train.numbers).to(self.device)
         latents = refresh_and_encode(self.network, self.train.images, self.device)
         self.criterion.eval()
         with torch.no_grad():
-            loss, score = self._judge(latents, numbers, latents, numbers)
+            loss, score = self._loss_and_accuracy(latents, numbers, latents, numbers)
             if not math.isfinite(loss):
                 raise TrainingError(f"The loss became {loss} in epoch {epoch}; try a smaller learning_rate.")
             if self.validation is None:
                 return _Measured(loss, score, None, None)
             unseen = encode(self.network, self.validation.images, self.device)
             unseen_numbers = torch.from_numpy(self.validation.numbers).to(self.device)
-            return _Measured(loss, score, *self._judge(unseen, unseen_numbers, latents, numbers))
+            return _Measured(loss, score, *self._loss_and_accuracy(unseen, unseen_numbers, latents, numbers))
 
-    def _judge(self, latents: Tensor, numbers: Tensor, seen: Tensor, seen_numbers: Tensor) -> tuple[float, float]:
+    def _loss_and_accuracy(
+        self, latents: Tensor, numbers: Tensor, seen: Tensor, seen_numbers: Tensor
+    ) -> tuple[float, float]:
         scores = self.criterion.scores(latents, seen, seen_numbers)
         return float(self.criterion(latents, numbers)), balanced_accuracy(numbers, class_numbers(scores))
 
@@ -177,26 +191,26 @@ class NetworkTraining:
         lower = min(losses[n_before:]) < min(losses[:n_before])
         return not lower and max(scores[n_before:]) <= max(scores[:n_before])
 
-    def _go_through(self, rate: float) -> int:
+    def _train_one_epoch(self, rate: float) -> int:
         """Take one optimiser step per batch; return how many images went through the network."""
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group["factor"]
         self.network.train()
         self.criterion.train()
-        everyone = np.arange(len(self.train))
-        for batch in shuffled_batches(self.train.images, everyone, self.schedule.batch_size, self.generator):
+        all_indices = np.arange(len(self.train))
+        for batch in shuffled_batches(self.train.images, all_indices, self.schedule.batch_size, self.generator):
             numbers = torch.from_numpy(self.train.numbers[batch]).to(self.device)
             pixels = to_batch(take(self.train.images, batch), self.device)
-            pixels = random_views(pixels, self.schedule.views, self.generator)
+            pixels = random_views(pixels, AUGMENTATIONS[self.schedule.augmentation], self.generator)
             self.optimizer.zero_grad(set_to_none=True)
             self.criterion(self.network(pixels), numbers).backward()
             self.optimizer.step()
-        return len(everyone)
+        return len(all_indices)
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """A network at the start of an epoch."""
+    """Losses and accuracies of a network at the start of an epoch."""
 
     loss: float
     score: float

@@ -1,4 +1,4 @@
-"""Features of a large network that was trained on other images, reduced to 16 values, with an RBF SVM on top."""
+"""Features of a network that was pretrained on ImageNet, reduced to 16 principal components, with an RBF SVM."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ from lmfcn.util.checks import check_choice, check_integer
 from lmfcn.util.packages import needs
 from lmfcn.util.progress import item_progress
 
-# Of the images that both networks were trained on (ImageNet).
+# Mean and deviation of ImageNet, which both networks were trained on.
 _MEAN = (0.485, 0.456, 0.406)
 _STD = (0.229, 0.224, 0.225)
-_AT_ONCE = 4
-"""Images of one batch: near the caches, and nearly twice as fast as 16 together with channels last."""
+_BATCH_SIZE = 4
+"""Images per batch: with channels last, nearly twice as fast as 16, as the caches hold more of it."""
 DOWNLOAD, RANDOM = "download", "random"
 
 
@@ -51,7 +51,7 @@ class Backbone:
 
 BACKBONES = {
     "resnet18": Backbone("resnet18", "ResNet18_Weights", 224, {}),
-    # With its published weights, Inception turns the normalisation below into its own by itself.
+    # With `transform_input`, Inception converts this normalisation to its own.
     "inception_v3": Backbone("inception_v3", "Inception_V3_Weights", 299, {"transform_input": True}),
 }
 
@@ -68,11 +68,11 @@ class PretrainedSVC(FeatureSVC):
         512 or 2048 features before the reduction.
     weights : path, "download" or "random"
         A file with the state dict of torchvision's network (.pth, .pt or .safetensors); "download" fetches the
-        ImageNet weights from torchvision's server; "random" leaves the network untrained and must be asked for.
+        ImageNet weights from torchvision's server; "random" leaves the network untrained.
     n_components : int, default=16
         Principal components, or as many as there are training images if those are fewer.
     validation_fraction : float, default=0
-        Nothing needs to be held out; a given validation set is learnt from too.
+        Nothing needs to be held out; a given validation set joins the training images.
     image_shape : tuple of int, optional
     device : str, default="auto"
     random_state : None, int or NumPy generator, default=None
@@ -135,26 +135,26 @@ class PretrainedSVC(FeatureSVC):
 
     def _features(self, images: LoadedImages) -> Tensor:
         device = next(self.network_.parameters()).device
-        parts = equal_size_batches(images, np.arange(len(images)), _AT_ONCE)
+        batches = equal_size_batches(images, np.arange(len(images)), _BATCH_SIZE)
         features = []
         with item_progress(self.backbone, len(images), visible=self.verbose) as advance, torch.no_grad():
-            for part in parts:
-                batch = preprocess(to_batch(take(images, part), device), self._side)
+            for indices in batches:
+                batch = preprocess(to_batch(take(images, indices), device), self._side)
                 features.append(self.network_(batch.contiguous(memory_format=torch.channels_last)))
-                for _ in part:
+                for _ in indices:
                     advance()
-        order = np.argsort(np.concatenate(parts))
+        order = np.argsort(np.concatenate(batches))
         return torch.cat(features)[torch.from_numpy(order).to(device)]
 
 
 def check_channels(backbone: str, channels: int) -> None:
-    """Refuse images that are neither grey nor RGB."""
+    """Raise ValueError for images that are neither grey nor RGB."""
     if channels not in (1, 3):
         raise ValueError(f"{backbone} takes grey or RGB images, got {channels} channels.")
 
 
 def preprocess(batch: Tensor, side: int) -> Tensor:
-    """Return a batch (b, 3, side, side) as the networks expect it, from pixels (b, 1 or 3, h, w) in [0, 1]."""
+    """Resize and normalise pixels (b, 1 or 3, h, w) in [0, 1]; return a batch (b, 3, side, side)."""
     batch = batch.expand(-1, 3, -1, -1) if batch.shape[1] == 1 else batch
     batch = interpolate(batch, size=(side, side), mode="bilinear", antialias=True)
     mean, std = batch.new_tensor(_MEAN)[:, None, None], batch.new_tensor(_STD)[:, None, None]
@@ -193,7 +193,7 @@ def _download(build: Callable[..., nn.Module], weights: Any) -> nn.Module:
 
 
 def _load_state(network: nn.Module, path: Path, name: str) -> None:
-    """Read weights from a file, which is data and nothing else."""
+    """Load weights from a file; no code in it is run."""
     try:
         if path.suffix == ".safetensors":
             from safetensors.torch import load_file

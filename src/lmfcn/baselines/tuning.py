@@ -1,4 +1,4 @@
-"""A small search for learning rate, weight decay and start, the same for every method that trains."""
+"""Tune learning rate, weight decay, first filters and augmentation, in the same way for every trained method."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -13,27 +13,26 @@ from sklearn.utils.validation import check_is_fitted
 
 from lmfcn.data.arrays import as_generator
 from lmfcn.method.history import TrainingError
-from lmfcn.recipe import Recipe
 
 RATES = (3e-4, 1e-3)
 MORE_DECAY = 0.1
 
 
 def candidates_for(estimator: Any) -> list[dict[str, Any]]:
-    """Return what is tried: the estimator as it is, the other one of two learning rates, and more weight decay.
+    """Return the candidates: no change, the other one of two learning rates, and more weight decay.
 
-    What LMFCN has in its recipe, its rate, its first filters and mirror images, is tried for comparators that can do
-    the same. An estimator without a learning rate has nothing to tune.
+    Baselines with the same parameters also try LMFCN's learning rate, first filters and augmentation together. An
+    estimator without a learning rate has nothing to tune.
     """
-    parameters = estimator.get_params(deep=False)
-    if "learning_rate" not in parameters:
+    parameters = estimator.get_params()
+    inner = "" if "learning_rate" in parameters else "recipe__"  # where LMFCN has these values
+    if f"{inner}learning_rate" not in parameters:
         return [{}]
-    # LMFCN leaves open what its recipe decides.
-    rate = Recipe().learning_rate if parameters["learning_rate"] is None else parameters["learning_rate"]
+    rate = parameters[f"{inner}learning_rate"]
     other = RATES[0] if rate > RATES[0] else RATES[1]
-    candidates: list[dict[str, Any]] = [{}, {"learning_rate": other}, {"weight_decay": MORE_DECAY}]
-    if (parameters.get("first_filters"), parameters.get("views")) == ("random", "none"):
-        candidates.append({"learning_rate": RATES[1], "first_filters": "decorrelated", "views": "flips"})
+    candidates: list[dict[str, Any]] = [{}, {f"{inner}learning_rate": other}, {f"{inner}weight_decay": MORE_DECAY}]
+    if (parameters.get("first_filters"), parameters.get("augmentation")) == ("random", "none"):
+        candidates.append({"learning_rate": RATES[1], "first_filters": "decorrelated", "augmentation": "flips"})
     return candidates
 
 
@@ -41,7 +40,8 @@ def candidates_for(estimator: Any) -> list[dict[str, Any]]:
 class Tried:
     """One candidate: its parameters, its validation balanced accuracy, and its seconds of computing time.
 
-    The accuracy is None for a method that has nothing to tune, or if the training failed, as `failure` then says.
+    The accuracy is None for a method that has nothing to tune. It is also None if training failed; `failure` then
+    holds the reason.
     """
 
     parameters: dict[str, Any]
@@ -51,7 +51,7 @@ class Tried:
 
 
 def _delegate(name: str) -> Any:
-    """Offer a method if the estimator has it."""
+    """Return a method that calls the method of that name of the best estimator; it exists only if that does."""
 
     def check(self: "Tuned") -> bool:
         return hasattr(getattr(self, "best_estimator_", self.estimator), name)
@@ -65,16 +65,17 @@ def _delegate(name: str) -> Any:
 
 
 class Tuned(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
-    """Fit an estimator once per candidate and keep the one with the best validation balanced accuracy.
+    """Fit an estimator once per candidate and select the one with the best validation balanced accuracy.
 
-    The validation images are those by which a training chooses its epoch anyway; a candidate's score is that of its
-    kept epoch, and the earlier candidate wins a tie. All candidates see the same split and the same seed; one whose
-    training fails is out. An estimator without `learning_rate` has nothing to tune by default and is fitted once.
+    The validation images are the ones that select the epoch of a training anyway. The score of a candidate is that of
+    its selected epoch; the earlier candidate wins a tie. All candidates have the same split and the same seed. A
+    candidate whose training fails is dropped. An estimator without `learning_rate` has nothing to tune by default and
+    is fitted once.
 
     Parameters
     ----------
     estimator : estimator
-        LMFCN or a comparator.
+        LMFCN or a baseline.
     candidates : sequence of dict, optional
         Parameters to try; those of `candidates_for` by default.
 
@@ -84,7 +85,7 @@ class Tuned(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     best_params_ : dict
         The parameters of the winner that differ from those of `estimator`.
     tried_ : list of Tried
-        Every candidate in order: the budget, and what it brought.
+        Every candidate with its score and its time, in order.
     classes_ : array (n_classes,)
 
     Examples
@@ -102,7 +103,7 @@ class Tuned(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         self.candidates = candidates
 
     def fit(self, X: Any, y: Any = None, groups: Any = None, validation: Any = None) -> "Tuned":
-        """Try all candidates; the arguments are those of `LMFCNClassifier.fit`."""
+        """Fit all candidates and select the best; the arguments are those of `LMFCNClassifier.fit`."""
         candidates, seed = self._candidates(), self._seed()
         self.tried_, best = [], None
         for candidate in candidates:
@@ -116,7 +117,7 @@ class Tuned(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
                 failure = str(error)
             self.tried_.append(Tried(dict(candidate), score, time.process_time() - start, failure))
             if failure is None and len(candidates) > 1 and score is None:
-                raise ValueError(_NOTHING_TO_CHOOSE_BY)
+                raise ValueError(_NO_VALIDATION_SCORE)
             if failure is None and (best is None or (score or 0.0) > best):
                 best, self.best_estimator_, self.best_params_ = score or 0.0, estimator, dict(candidate)
         if best is None:
@@ -127,8 +128,8 @@ class Tuned(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
     def _candidates(self) -> list[Mapping[str, Any]]:
         if self.candidates is None:
             return list(candidates_for(self.estimator))
-        sound = isinstance(self.candidates, Sequence) and all(isinstance(one, Mapping) for one in self.candidates)
-        if not sound or not self.candidates:
+        valid = isinstance(self.candidates, Sequence) and all(isinstance(one, Mapping) for one in self.candidates)
+        if not valid or not self.candidates:
             raise ValueError(f"candidates must be a list of at least one dict of parameters, got {self.candidates!r}.")
         return list(self.candidates)
 
@@ -147,14 +148,14 @@ class Tuned(MetaEstimatorMixin, ClassifierMixin, BaseEstimator):
         return tags
 
 
-_NOTHING_TO_CHOOSE_BY = (
+_NO_VALIDATION_SCORE = (
     "Tuning needs an estimator that measures validation images while it trains; give some to fit, or a"
     " validation_fraction above 0 to the estimator."
 )
 
 
 def validation_score(estimator: Any) -> float | None:
-    """Return the validation balanced accuracy of the kept epoch, averaged over the networks of one-vs-all.
+    """Return the validation balanced accuracy of the selected epoch, averaged over the networks of one-vs-all.
 
     None for an estimator that does not train, or trained without validation images.
     """

@@ -34,20 +34,20 @@ class DemoSettings:
 
 @dataclass(frozen=True)
 class DemoRun:
-    """One method's training and its result on images that it has never seen."""
+    """The training of one method and its result on test images."""
 
     name: str
     history: History[EpochRecord] | History[NetworkRecord]
-    kept_epoch: int
+    selected_epoch: int
     n_weights: int
     test_balanced_accuracy: float
     seconds: float
-    closing: History[EpochRecord] | None = None
+    refit_history: History[EpochRecord] | None = None
 
 
 @dataclass(frozen=True)
 class DemoResult:
-    """Everything that the report shows.
+    """The content of the demonstration's report.
 
     `spaces` are the latent spaces of the two-dimensional LMFCN epoch by epoch.
     """
@@ -60,23 +60,23 @@ class DemoResult:
 
 
 def run_demo(settings: DemoSettings, *, verbose: bool = True) -> DemoResult:
-    """Draw the images, train the three models one after the other and test each once."""
+    """Draw the images, train the three models one after the other, and test each once."""
     train, validation, test = _draw(settings)
     spaces: list[LatentSpace] = []
     recipe = Recipe()
     shared: dict[str, Any] = {"epochs": settings.epochs, "random_state": settings.seed, "verbose": verbose}
     ours: dict[str, Any] = {"sv_close": 5, "wr_close": 1, "sh_close": 0, **shared}
-    # What the figures show is then all images that it learns from, and all that the SVM at the end sees.
-    on_two: dict[str, Any] = {"latent_dim": 2, "keep_untrained": False, "whiten": False, "closing_epochs": 0}
-    flat = LMFCNClassifier(**on_two, on_epoch=lambda _, space: spaces.append(space), **ours)
+    # The figures then show all training images, and everything that the final SVM is fitted on.
+    in_two_dimensions: dict[str, Any] = {"latent_dim": 2, "keep_untrained": False, "whiten": False, "closing_epochs": 0}
+    two_dimensional = LMFCNClassifier(**in_two_dimensions, on_epoch=lambda _, space: spaces.append(space), **ours)
     models = {
-        "LMFCN, 2 dimensions": flat,
+        "LMFCN, 2 dimensions": two_dimensional,
         "LMFCN, 16 dimensions": LMFCNClassifier(latent_dim=16, **ours),
-        # Twice the epochs make about as many back-propagated images: an epoch of the CNN goes once through all of them.
+        # With twice the epochs the CNN back-propagates about as many images: each one once per epoch.
         "CNN, 16 dimensions": CNNClassifier(
             latent_dim=16,
             first_filters="decorrelated",
-            views=recipe.views,
+            augmentation=recipe.views,
             learning_rate=recipe.learning_rate,
             **{**shared, "epochs": 2 * settings.epochs},
         ),
@@ -98,5 +98,5 @@ def _run(name: str, model: Any, train: Labelled, validation: Labelled, test: Lab
     score = float(balanced_accuracy_score(test[1], model.predict(test[0])))
     network = model.model_ if isinstance(model, LMFCNClassifier) else model.network_
     n_weights = sum(weights.numel() for weights in network.parameters())
-    closing = getattr(model, "closing_history_", None)
-    return DemoRun(name, model.history_, model.best_epoch_, n_weights, score, seconds, closing)
+    refit_history = getattr(model, "closing_history_", None)
+    return DemoRun(name, model.history_, model.best_epoch_, n_weights, score, seconds, refit_history)

@@ -1,4 +1,4 @@
-"""Which runs are missing, which of them can begin, and where they are kept."""
+"""Schedule the runs of a study: find the missing ones, start those that can start, write the results."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,16 +9,16 @@ from typing import Any, NamedTuple
 from lmfcn.benchmark.measure import (
     METHODS,
     ON_TOP_OF_CNN,
-    TUNED_FOR_ITSELF,
+    TUNED_PER_TASK,
     Changes,
     candidates_of,
     digest_of,
     is_tuned,
     measure,
 )
-from lmfcn.benchmark.runs import Cell, Run, RunReader, append_run
+from lmfcn.benchmark.runs import Run, RunKey, RunReader, append_run, former_parameters
 from lmfcn.benchmark.tables import NOTHING
-from lmfcn.benchmark.tasks import Parts
+from lmfcn.benchmark.tasks import SplitData
 from lmfcn.compute.parallel import LostWorkerError, as_completed
 from lmfcn.compute.threads import WithThreads
 from lmfcn.method.history import TrainingError
@@ -27,35 +27,35 @@ from lmfcn.util.files import LockFile
 TUNING_SEED = 0
 
 Report = Callable[[str], None]
-Parter = Callable[[int], Parts]
-"""From a seed to the parts of a task."""
-GoOn = Callable[[Cell], bool]
-"""Told each cell before it is run; False ends the study."""
-Ended = Callable[[Cell], None]
-"""Told each cell that is over."""
+SplitMaker = Callable[[int], SplitData]
+"""Function of a seed that returns the split data of a task."""
+MayStart = Callable[[RunKey], bool]
+"""Called before each run; returning False ends the study."""
+OnEnd = Callable[[RunKey], None]
+"""Called after each run."""
 
 
-class Work(NamedTuple):
-    """A cell with what the file knows for it: the choice that tuning made before, and what is wanted beside it."""
+class PlannedRun(NamedTuple):
+    """A run that can start: its key, tuned parameters if there are any, and methods to measure with "CNN-CE"."""
 
-    cell: Cell
+    key: RunKey
     choice: Mapping[str, Any] | None
-    beside: Sequence[str]
+    on_top_of_cnn: Sequence[str]
 
 
 @dataclass(frozen=True)
-class Measuring:
-    """What every process gets once: how work becomes runs. Images are read, or drawn, where that happens."""
+class MeasureRuns:
+    """Function of a planned run that measures it. Every process gets it once and reads or draws the images itself."""
 
-    tasks: Mapping[str, Parter]
+    tasks: Mapping[str, SplitMaker]
     changes: Changes
 
-    def __call__(self, work: Work) -> tuple[list[Run], Exception | None]:
-        """Return the runs of a cell, and the error that ended it if its training failed."""
+    def __call__(self, planned: PlannedRun) -> tuple[list[Run], Exception | None]:
+        """Measure the run of a key; return all its runs, and the error if its training failed."""
         runs: list[Run] = []
         try:
-            parts = self.tasks[work.cell.task](work.cell.seed)
-            for run in measure(work.cell, parts, work.choice, self.changes, work.beside):
+            data = self.tasks[planned.key.task](planned.key.seed)
+            for run in measure(planned.key, data, planned.choice, self.changes, planned.on_top_of_cnn):
                 runs.append(run)
         except TrainingError as error:
             return runs, error
@@ -64,49 +64,49 @@ class Measuring:
 
 @dataclass(frozen=True)
 class Study:
-    """Methods on tasks with seeds, and the file that keeps their runs.
+    """Runs of methods on tasks with several seeds, and the file that holds them.
 
-    Every run computes with the same number of threads wherever it is done, as bits depend on it; so results do not
-    depend on `jobs`, nor on the machines of a cluster as far as their processors are alike.
+    Every run uses the same number of threads, because the last bits of results depend on it. So results do not depend
+    on `jobs`, nor on the machine of a cluster if the processors are of the same kind.
 
     Attributes
     ----------
     tasks : mapping of functions
-        From a seed to the parts of a task, by the task's name; picklable for other processes.
+        For each task, a function of a seed that returns the split data; picklable for other processes.
     methods : sequence of str
         Names in `METHODS`.
     seeds : sequence of int
-        Each is a new division with new weights; the tuning seed is run first.
+        Each is a new split with new initial weights; the tuning seed runs first.
     output : Path
-        Only this process writes it.
+        File of runs; only this process writes to it.
     changes : mapping of mappings
-        What differs from the defaults of each method.
-    beside : collection of str
-        Methods on top of "CNN-CE" that are measured with it, whether they are among `methods` or not.
+        Parameters that differ from the defaults, by method.
+    on_top_of_cnn : collection of str
+        Methods that are measured with "CNN-CE" on its network, whether they are among `methods` or not.
     tuning_seed : int or None
-        The seed that chooses the parameters of all; with None nothing is tuned.
+        The seed whose run tunes the parameters for all seeds; with None nothing is tuned.
     tuned_on : mapping of str
-        Tasks that take over what was chosen on another one, and that one.
+        Tasks that use the parameters tuned on another task, and that task.
     by_repeat : bool
-        Whether all methods begin with one seed before the next one's turn, instead of each with all seeds.
+        Whether one seed is run with all methods before the next seed, instead of one method with all seeds.
     data : mapping of str
-        What the images of a task are known by; runs on other images do not count as done.
+        Digests of the images, by task; runs on other images are repeated.
     jobs : int
         Runs at the same time on this machine.
     scheduler : str or None
-        Address of a dask scheduler whose workers do the runs.
+        Address of a dask scheduler; its workers then do the runs.
     threads : int
         Threads of every run.
     labels : mapping of str
-        What methods are called in reports and failures, where that is not their name.
+        Names of methods in printed lines, where they differ.
     """
 
-    tasks: Mapping[str, Parter]
+    tasks: Mapping[str, SplitMaker]
     methods: Sequence[str]
     seeds: Sequence[int]
     output: Path
     changes: Changes
-    beside: Collection[str] = ON_TOP_OF_CNN
+    on_top_of_cnn: Collection[str] = ON_TOP_OF_CNN
     tuning_seed: int | None = TUNING_SEED
     tuned_on: Mapping[str, str] = field(default_factory=dict)
     by_repeat: bool = False
@@ -119,153 +119,168 @@ class Study:
     def run(
         self,
         report: Report,
-        go_on: GoOn = lambda _: True,
-        ended: Ended = lambda _: None,
-        failed: Report | None = None,
+        may_start: MayStart = lambda _: True,
+        on_end: OnEnd = lambda _: None,
+        report_failure: Report | None = None,
     ) -> list[str]:
-        """Run every cell that is not in the file; report each, and return a sentence for each that failed.
+        """Measure every run that is not in the file; return a sentence for each failure.
 
-        A failed cell is not written down, so that it is tried again the next time. `go_on` is told each cell before it
-        is run, and ends the study by returning False; `ended` is told each that is over, and `failed` the sentences
-        about failures, which else go to `report`.
+        A failed run is not written to the file, so that the next call tries it again.
+
+        Parameters
+        ----------
+        report : callable
+            Gets a line about every finished run.
+        may_start : callable
+            Gets the key of a run before it starts; the study ends when it returns False.
+        on_end : callable
+            Gets the key of every run that has ended.
+        report_failure : callable, optional
+            Gets the sentences about failures; `report` by default.
         """
-        self._check_choices()
+        self._check_tuning_runs()
         self.output.parent.mkdir(parents=True, exist_ok=True)
         # Two processes that add to the same file would do the same work.
         busy = f"Another process is adding runs to {self.output}; wait until it has ended, or give another --output."
         with LockFile(self.output, busy):
-            return self._run(report, go_on, ended, failed or report)
+            return self._run(report, may_start, on_end, report_failure or report)
 
-    def _run(self, report: Report, go_on: GoOn, ended: Ended, failed: Report) -> list[str]:
+    def _run(self, report: Report, may_start: MayStart, on_end: OnEnd, report_failure: Report) -> list[str]:
         failures: list[str] = []
 
-        def fail(cell: Cell, reason: Exception) -> None:
-            failures.append(f"{cell.task}, {self.label_of(cell)}, seed {cell.seed}: {reason}")
-            failed(f"{failures[-1]} Going on with the next.")
+        def fail(key: RunKey, reason: Exception) -> None:
+            failures.append(f"{key.task}, {self.label_of(key)}, seed {key.seed}: {reason}")
+            report_failure(f"{failures[-1]} Going on with the next.")
 
-        running: list[Cell] = []
-        function = WithThreads(Measuring(self.tasks, self.changes), self.threads)
-        works = self._work(running, go_on, fail)
-        for work, result in as_completed(
-            function, works, jobs=self.jobs, scheduler=self.scheduler, catch=LostWorkerError
+        running: list[RunKey] = []
+        function = WithThreads(MeasureRuns(self.tasks, self.changes), self.threads)
+        all_planned = self._plan(running, may_start, fail)
+        for planned, result in as_completed(
+            function, all_planned, jobs=self.jobs, scheduler=self.scheduler, catch=LostWorkerError
         ):
-            running.remove(work.cell)
-            ended(work.cell)
+            running.remove(planned.key)
+            on_end(planned.key)
             runs, error = ([], result) if isinstance(result, LostWorkerError) else result
             for run in runs:
-                append_run(self.output, replace(run, digest=self.digest(run.cell)))
-                report(_in_a_line(run, self.label_of(run.cell)))
+                append_run(self.output, replace(run, digest=self.digest(run.key)))
+                report(_result_line(run, self.label_of(run.key)))
             if error is not None:
-                fail(work.cell, error)
+                fail(planned.key, error)
         return failures
 
-    def cells(self) -> Iterator[Cell]:
-        """Yield all cells, for each method and task the one that tunes before the others."""
+    def keys(self) -> Iterator[RunKey]:
+        """Yield the keys of all runs; for each method and task the tuning seed comes first."""
         seeds = sorted(self.seeds, key=lambda seed: seed != self.tuning_seed)
         if self.by_repeat:
-            return (Cell(task, method, seed) for seed in seeds for task in self.tasks for method in self.methods)
-        return (Cell(task, method, seed) for method in self.methods for task in self.tasks for seed in seeds)
+            return (RunKey(task, method, seed) for seed in seeds for task in self.tasks for method in self.methods)
+        return (RunKey(task, method, seed) for method in self.methods for task in self.tasks for seed in seeds)
 
-    def finished(self) -> dict[Cell, Run]:
-        """Return the runs of the file that need not be repeated, the last one of each cell.
+    def finished(self) -> dict[RunKey, Run]:
+        """Return the runs of the file that need not be repeated, the last one of each key.
 
-        A run counts if it was asked for with the same parameters on the same data; older lines, which tell nothing of
-        that, always count.
+        These are the runs with the same requested parameters and the same data, and older lines without a digest.
         """
-        mine = (run for run in self._reader.read() if run.task in {*self.tasks, *self.tuned_on.values()})
-        return {run.cell: run for run in mine if run.digest in (None, self.digest(run.cell))}
+        of_tasks = (run for run in self._reader.read() if run.task in {*self.tasks, *self.tuned_on.values()})
+        return {run.key: run for run in of_tasks if run.digest in (None, self.digest(run.key))}
 
-    def label_of(self, cell: Cell) -> str:
-        """Return what the method of a cell is called in reports."""
-        return self.labels.get(cell.method, cell.method)
+    def label_of(self, key: RunKey) -> str:
+        """Return the name of a key's method in printed lines."""
+        return self.labels.get(key.method, key.method)
 
-    def digest(self, cell: Cell) -> str | None:
-        """Return a text that changes with the parameters of a method and the data of a task, but not with the seed."""
-        key = cell.task, cell.method
-        if key not in self._digests and cell.method in METHODS:
-            tuned = self.tuning_seed is not None and is_tuned(cell.method)
-            told = [candidates_of(cell.method, self.changes), self._tuning(cell).task] if tuned else False
-            self._digests[key] = digest_of(cell.method, self.changes, [self.data.get(cell.task), told])
-        return self._digests.get(key)
+    def digest(self, key: RunKey) -> str | None:
+        """Return a digest of the parameters of a method and the data of a task; it does not depend on the seed."""
+        entry = key.task, key.method
+        if entry not in self._digests and key.method in METHODS:
+            tuned = self.tuning_seed is not None and is_tuned(key.method)
+            candidates = [former_parameters(one) for one in candidates_of(key.method, self.changes)] if tuned else []
+            tuning = [candidates, self._tuning_key(key).task] if tuned else False
+            self._digests[entry] = digest_of(key.method, self.changes, [self.data.get(key.task), tuning])
+        return self._digests.get(entry)
 
     @cached_property
     def _reader(self) -> RunReader:
-        """What remembers the lines of the file that are known, as `finished` is asked before every run."""
+        """Reader that remembers parsed lines, as `finished` is called before every run."""
         return RunReader(self.output)
 
     @cached_property
     def _digests(self) -> dict[tuple[str, str], str]:
-        """What `digest` has computed, as it is asked for every line of the file before every run."""
+        """Cache of `digest`, which is called for every line of the file before every run."""
         return {}
 
-    def _work(self, running: list[Cell], go_on: GoOn, fail: Callable[[Cell, Exception], None]) -> Iterator[Work | None]:
-        """Yield what can begin now, and None while everything that is left waits for what is `running`."""
-        waiting = list(self.cells())
+    def _plan(
+        self, running: list[RunKey], may_start: MayStart, fail: Callable[[RunKey, Exception], None]
+    ) -> Iterator[PlannedRun | None]:
+        """Yield runs that can start now, and None while all that are left must wait for those in `running`."""
+        waiting = list(self.keys())
         while waiting:
             runs = self.finished()  # again every time, as another process may have added some
-            waiting = [cell for cell in waiting if cell not in runs]
-            cell = next((cell for cell in waiting if not self._waits(cell, running, waiting)), None)
-            if cell is None:
+            waiting = [key for key in waiting if key not in runs]
+            key = next((key for key in waiting if not self._must_wait(key, running, waiting)), None)
+            if key is None:
                 if waiting:
                     yield None
                 continue
-            if not go_on(cell):
+            if not may_start(key):
                 return
-            waiting.remove(cell)
+            waiting.remove(key)
             try:
-                choice = self._choice(cell, runs)
+                choice = self._tuned_parameters(key, runs)
             except TrainingError as error:
-                fail(cell, error)
+                fail(key, error)
                 continue
-            beside = [method for method in self.beside if cell._replace(method=method) not in runs]
-            running.append(cell)
-            yield Work(cell, choice, beside)
+            on_top_of_cnn = [method for method in self.on_top_of_cnn if key._replace(method=method) not in runs]
+            running.append(key)
+            yield PlannedRun(key, choice, on_top_of_cnn)
 
-    def _waits(self, cell: Cell, running: Sequence[Cell], waiting: Sequence[Cell]) -> bool:
-        """Tell whether a cell needs what another one will leave in the file."""
-        tuning = self._tuning(cell)
-        if tuning != cell and is_tuned(cell.method) and (tuning in running or tuning in waiting):
+    def _must_wait(self, key: RunKey, running: Sequence[RunKey], waiting: Sequence[RunKey]) -> bool:
+        """Tell whether a run needs the result of another one that is not finished."""
+        tuning = self._tuning_key(key)
+        if tuning != key and is_tuned(key.method) and (tuning in running or tuning in waiting):
             return True
-        # These measure, or leave out, each other.
-        relatives = ["CNN-CE"] if cell.method in self.beside else self.beside if cell.method == "CNN-CE" else []
-        before = [*running, *waiting[: waiting.index(cell)]]
-        return any(cell._replace(method=method) in before for method in relatives)
+        # "CNN-CE" also measures the methods on its network, unless they are finished: only one of them may run.
+        related: Collection[str] = []
+        if key.method in self.on_top_of_cnn:
+            related = ["CNN-CE"]
+        elif key.method == "CNN-CE":
+            related = self.on_top_of_cnn
+        before = [*running, *waiting[: waiting.index(key)]]
+        return any(key._replace(method=method) in before for method in related)
 
-    def _choice(self, cell: Cell, runs: Mapping[Cell, Run]) -> Mapping[str, Any] | None:
-        """Return what the tuning seed chose, or None where the choice is to be made."""
+    def _tuned_parameters(self, key: RunKey, runs: Mapping[RunKey, Run]) -> Mapping[str, Any] | None:
+        """Return the parameters that the tuning run chose, or None if this run is to tune them."""
         if self.tuning_seed is None:
             return {}
-        if self._tuning(cell) == cell or not is_tuned(cell.method):
+        if self._tuning_key(key) == key or not is_tuned(key.method):
             return None
-        tuning = runs.get(self._tuning(cell))
+        tuning = runs.get(self._tuning_key(key))
         if tuning is None:
-            raise TrainingError(f"{_which(self._tuning(cell))} has left no choice of parameters.")
+            raise TrainingError(f"{_seed_and_task(self._tuning_key(key))} has left no choice of parameters.")
         return tuning.chosen
 
-    def _tuning(self, cell: Cell) -> Cell:
-        """Return the cell that chooses the parameters for this one, perhaps itself."""
+    def _tuning_key(self, key: RunKey) -> RunKey:
+        """Return the key of the run that tunes the parameters of this one, which may be itself."""
         if self.tuning_seed is None:
-            return cell
-        shared = {} if cell.method in TUNED_FOR_ITSELF else self.tuned_on
-        return cell._replace(task=shared.get(cell.task, cell.task), seed=self.tuning_seed)
+            return key
+        shared = {} if key.method in TUNED_PER_TASK else self.tuned_on
+        return key._replace(task=shared.get(key.task, key.task), seed=self.tuning_seed)
 
-    def _check_choices(self) -> None:
-        """Refuse to start what would lack a choice of parameters hours later."""
-        cells, runs = list(self.cells()), self.finished()
-        for cell in cells:
-            tuning = self._tuning(cell)
-            if cell not in runs and is_tuned(cell.method) and tuning not in cells and tuning not in runs:
+    def _check_tuning_runs(self) -> None:
+        """Raise ValueError before anything runs if the run that tunes another one is neither planned nor finished."""
+        keys, runs = list(self.keys()), self.finished()
+        for key in keys:
+            tuning = self._tuning_key(key)
+            if key not in runs and is_tuned(key.method) and tuning not in keys and tuning not in runs:
                 raise ValueError(
-                    f"{_which(tuning)} chooses the parameters of {cell.method} on {cell.task}, but is not in"
+                    f"{_seed_and_task(tuning)} chooses the parameters of {key.method} on {key.task}, but is not in"
                     f" {self.output}; add it to what is run."
                 )
 
 
-def _which(cell: Cell) -> str:
-    return f"Seed {cell.seed} of {cell.task}"
+def _seed_and_task(key: RunKey) -> str:
+    return f"Seed {key.seed} of {key.task}"
 
 
-def _in_a_line(run: Run, label: str) -> str:
+def _result_line(run: Run, label: str) -> str:
     held_out = run.validation_balanced_accuracy
     validation = NOTHING if held_out is None else f"{held_out:.3f}"
     epochs = "" if run.epochs is None else f", {run.epochs} epochs"

@@ -61,10 +61,10 @@ def paired_difference(
     Parameters
     ----------
     ours, theirs : sequences of float (n,)
-        Results on the same n divisions, in the same order.
+        Results on the same n splits, in the same order.
     confidence : float, default=0.95
     test_to_train : float, default=0
-        Above 0, the interval is that of the corrected resampled t-test (Nadeau and Bengio, 2003): divisions of one
+        Above 0, the interval is that of the corrected resampled t-test (Nadeau and Bengio, 2003): splits of one
         set of images overlap, so their results are not independent, and the variance of the mean is
         (1/n + test images / training images) times that of the differences, not 1/n times.
     resolution : float, default=0

@@ -1,4 +1,4 @@
-"""Tasks to compare methods on: images and their splits, built-in, on disk, or the user's own."""
+"""Tasks to compare methods on: built-in images, published sets on disk, or the user's own, with their splits."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ _TEXTURES = ("brick", "grass", "gravel")
 _TILE, _BLOCK = 64, 128
 
 
-class Part(NamedTuple):
+class Subset(NamedTuple):
     """Images (n, height, width[, channels]), as an array or a collection with its groups, and their labels (n,)."""
 
     images: np.ndarray | ImageCollection
@@ -33,41 +33,41 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Parts:
-    """Images to fit with, to choose by, and to test on once.
+class SplitData:
+    """The training, validation and test images of one split of a task.
 
-    With `exhibited`, whoever fits LMFCN on them also makes an exhibit of it: pictures for a report.
+    Test images are predicted once. With `with_summary`, a run of LMFCN also makes a `ModelSummary` for the report.
     """
 
-    train: Part
-    validation: Part
-    test: Part
-    exhibited: bool = field(default=False, kw_only=True)
+    train: Subset
+    validation: Subset
+    test: Subset
+    with_summary: bool = field(default=False, kw_only=True)
 
     def fingerprint(self) -> str:
-        """Return a text that changes with any pixel, any label, or the division."""
-        return fingerprint(None, [fingerprint(*part) for part in (self.train, self.validation, self.test)])
+        """Return a text that changes with any pixel, any label, or the split."""
+        return fingerprint(None, [fingerprint(*subset) for subset in (self.train, self.validation, self.test)])
 
 
-Task = Callable[[Path, int], Parts]
-"""From the folder of the data and a seed to the three parts."""
+Task = Callable[[Path, int], SplitData]
+"""Function of the data folder and a seed that returns the split data."""
 
 
-def divide(images: ImageCollection, counts: Sequence[int | None], seed: int) -> Parts:
-    """Divide a collection class by class and never through a group; `counts` are those of `split`."""
-    return parts_at(images, split(images.labels, counts=counts, groups=images.groups, random_state=seed))
+def split_by_counts(images: ImageCollection, counts: Sequence[int | None], seed: int) -> SplitData:
+    """Split a collection class by class, groups kept together; `counts` are those of `split`."""
+    return take_split(images, split(images.labels, counts=counts, groups=images.groups, random_state=seed))
 
 
-def parts_at(images: ImageCollection, positions: Split) -> Parts:
-    """Return the three parts of a collection that a division lists."""
-    chosen = (images[part] for part in (positions.train, positions.validation, positions.test))
-    return Parts(*(Part(part, part.labels) for part in chosen))
+def take_split(images: ImageCollection, indices: Split) -> SplitData:
+    """Return the three subsets of a collection that a split lists."""
+    chosen = (images[rows] for rows in (indices.train, indices.validation, indices.test))
+    return SplitData(*(Subset(subset, subset.labels) for subset in chosen))
 
 
-def gaussians(_: Path, seed: int, *, size: int = 64, counts: tuple[int, int, int] = (60, 60, 150)) -> Parts:
+def gaussians(_: Path, seed: int, *, size: int = 64, counts: tuple[int, int, int] = (60, 60, 150)) -> SplitData:
     """Draw striped Gaussian textures, new ones for every seed."""
     random = as_generator(seed)
-    return Parts(*(Part(*make_gaussians(count, size, random)) for count in counts))
+    return SplitData(*(Subset(*make_gaussians(count, size, random)) for count in counts))
 
 
 def lung(
@@ -77,35 +77,35 @@ def lung(
     classes: Sequence[str] = ("lung_aca", "lung_scc"),
     size: int = 64,
     counts: Sequence[int | None] = (150, 50, None),
-) -> Parts:
-    """Divide lung histology so that no source tile is on two sides."""
+) -> SplitData:
+    """Split lung histology so that all images of a source tile are in one subset."""
     images = _open(data / "lung" / "groups.csv", "a table of the images with the columns path, label and group")
     if images.groups is None:
         raise ValueError(f"{data / 'lung' / 'groups.csv'} must have a column 'group': images of one tile look alike.")
-    return divide(_of_classes(images, classes).resized(size), counts, seed)
+    return split_by_counts(_of_classes(images, classes).resized(size), counts, seed)
 
 
-def neu(data: Path, seed: int, *, n_train: int) -> Parts:
-    """Divide steel surfaces, with `n_train` training images per class and up to 20 to choose by."""
+def neu(data: Path, seed: int, *, n_train: int) -> SplitData:
+    """Split steel surfaces, with `n_train` training images per class and up to 20 validation images."""
     images = _open(data / "neu", "a folder of images per class", color="grey")
-    return divide(images.resized(64), (n_train, min(n_train, 20), None), seed)
+    return split_by_counts(images.resized(64), (n_train, min(n_train, 20), None), seed)
 
 
-def usptex(data: Path, seed: int) -> Parts:
-    """Divide the twelve images of each of the first twenty classes of USPTex."""
+def usptex(data: Path, seed: int) -> SplitData:
+    """Split the twelve images of each of the first twenty classes of USPTex."""
     images = _open(data / "usptex", "a folder of images per class")
     names = np.unique(np.asarray(images.labels))
     if len(names) < _USPTEX_CLASSES:
         raise ValueError(f"{data / 'usptex'} must hold at least {_USPTEX_CLASSES} classes, got {len(names)}.")
-    return divide(_of_classes(images, names[:_USPTEX_CLASSES]).resized(64), (6, 3, 3), seed)
+    return split_by_counts(_of_classes(images, names[:_USPTEX_CLASSES]).resized(64), (6, 3, 3), seed)
 
 
-def textures(_: Path, seed: int) -> Parts:
-    """Divide tiles of scikit-image's brick, grass and gravel by the blocks of four that they lie in."""
+def textures(_: Path, seed: int) -> SplitData:
+    """Split tiles of scikit-image's brick, grass and gravel; the four tiles of a block stay together."""
     pictures = needs("skimage.data", "textures")
     tiles, groups = zip(*(_tiles(getattr(pictures, name)(), name) for name in _TEXTURES), strict=True)
-    labels = np.repeat(_TEXTURES, [len(part) for part in tiles])
-    return divide(ImageCollection(np.concatenate(tiles), labels, np.concatenate(groups)), (20, 12, None), seed)
+    labels = np.repeat(_TEXTURES, [len(of_texture) for of_texture in tiles])
+    return split_by_counts(ImageCollection(np.concatenate(tiles), labels, np.concatenate(groups)), (20, 12, None), seed)
 
 
 TASKS: dict[str, Task] = {
@@ -122,18 +122,18 @@ TASKS: dict[str, Task] = {
 """Counts are per class. "gaussians" and "textures" need nothing in the folder of the data."""
 
 TUNED_ON = {"lung-3": "lung", "lung-128": "lung", "neu-10": "neu-20", "neu-50": "neu-20"}
-"""Tasks of the same images take over the parameters that were chosen for comparators on one of them."""
+"""Tasks whose baselines use the parameters that were tuned on another task of the same images, and that task."""
 
 
 def _tiles(picture: np.ndarray, name: str) -> tuple[np.ndarray, list[str]]:
     """Cut a grey picture into tiles (n, 64, 64); neighbours within a block of 128x128 share their group."""
-    places = [
+    corners = [
         (top, left)
         for top in range(0, picture.shape[0] - _TILE + 1, _TILE)
         for left in range(0, picture.shape[1] - _TILE + 1, _TILE)
     ]
-    tiles = np.stack([picture[top : top + _TILE, left : left + _TILE] for top, left in places])
-    return tiles, [f"{name} {top // _BLOCK} {left // _BLOCK}" for top, left in places]
+    tiles = np.stack([picture[top : top + _TILE, left : left + _TILE] for top, left in corners])
+    return tiles, [f"{name} {top // _BLOCK} {left // _BLOCK}" for top, left in corners]
 
 
 def _open(path: Path, what: str, **options: Any) -> ImageCollection:
@@ -151,23 +151,23 @@ def _of_classes(images: ImageCollection, classes: Sequence[str] | np.ndarray) ->
 
 
 FRACTIONS = (0.6, 0.2, 0.2)
-"""Shares of the images for training, for choosing, and for the test."""
+"""Fractions of the images for training, validation and test."""
 
 
 @dataclass(frozen=True)
 class DataSummary:
-    """What was compared on.
+    """The images of a comparison.
 
     Attributes
     ----------
     found : Inspection
         Classes, sizes, channels and groups.
     size : int or None
-        Side in pixels that all images were brought to, if they were.
+        Side in pixels that all images were resized to, if they were.
     duplicates : list of str
-        Groups of images that are the same or nearly the same, described.
+        Descriptions of groups of images that are the same or nearly the same.
     n_leaks : list of int
-        How many of these groups each repeat has on two sides of its division.
+        For each repeat, the number of these groups that are in more than one subset.
     """
 
     found: Inspection
@@ -177,21 +177,21 @@ class DataSummary:
 
     @property
     def leak_sentence(self) -> str:
-        """Say whether the same image may have been learnt from and tested on."""
+        """A sentence about whether test images may also be training images."""
         if not self.duplicates:
             return "No image is the same or nearly the same as another."
         groups = f"Groups of images that are the same or nearly the same: {len(self.duplicates)}"
         most = max(self.n_leaks)
         if most == 0:
-            return f"{groups}; none is on two sides of a division."
+            return f"{groups}; none is in more than one part of a split."
         return (
-            f"{groups}; up to {most} of them {'is' if most == 1 else 'are'} on two sides of a division, so that test"
-            " accuracies may be too good. Remove duplicates, or give images that belong together the same group."
+            f"{groups}; up to {most} of them {'is' if most == 1 else 'are'} in more than one part of a split, so that"
+            " test accuracies may be too good. Remove duplicates, or give images that belong together the same group."
         )
 
 
 def check_classes(path: Path, labels: np.ndarray) -> None:
-    """Refuse images that are all of one class."""
+    """Raise ValueError if all images are of one class."""
     classes = np.unique(labels).tolist()
     if len(classes) < 2:
         raise ValueError(f"{path} must hold at least two classes, got one: {classes[0]}.")
@@ -200,17 +200,17 @@ def check_classes(path: Path, labels: np.ndarray) -> None:
 def open_images(
     path: Path, *, size: int | None = None, color: Color = "keep", ignore_split: bool = False
 ) -> ImageCollection:
-    """Open a labelled collection for repeated division; one that is divided already is refused.
+    """Open a labelled collection for repeated splits; one that is already split is refused.
 
     Parameters
     ----------
     path : Path
         Whatever `open_collection` reads.
     size : int, optional
-        Side in pixels to bring all images to.
+        Side in pixels to resize all images to.
     color : {"keep", "grey", "rgb"}, default="keep"
     ignore_split : bool, default=False
-        Whether a division that comes with the collection is given up.
+        Whether to ignore a split that comes with the collection.
     """
     images = open_collection(path, color=color)
     if images.labels is None:
@@ -219,24 +219,24 @@ def open_images(
     names = [] if images.split is None else sorted(set(images.split.tolist()))
     if len(names) > 1 and not ignore_split:
         raise ValueError(
-            f"{path} is divided already ({', '.join(map(str, names))}), but every repeat needs a division of its own;"
-            " with --ignore-split all images are divided anew, those of one group never."
+            f"{path} is already split ({', '.join(map(str, names))}), but every repeat needs a split of its own;"
+            " with --ignore-split all images are split anew, groups kept together."
         )
     return images if size is None else images.resized(size)
 
 
-def divide_by_shares(images: ImageCollection, seed: int) -> Split:
-    """Return the division of a seed, class by class and never through a group."""
+def split_indices(images: ImageCollection, seed: int) -> Split:
+    """Return the indices of the split of a seed, made class by class with groups kept together."""
     return split(images.labels, fractions=FRACTIONS, groups=images.groups, random_state=seed)
 
 
-def parts_of(images: ImageCollection, seed: int) -> Parts:
-    """Return the three parts of the division of a seed."""
-    return parts_at(images, divide_by_shares(images, seed))
+def split_images(images: ImageCollection, seed: int) -> SplitData:
+    """Return the training, validation and test images of the split of a seed."""
+    return take_split(images, split_indices(images, seed))
 
 
-def look_at(images: ImageCollection, seeds: Sequence[int], *, verbose: bool = False) -> DataSummary:
-    """Read every image once and check every division; refuse what cannot be compared on.
+def inspect_images(images: ImageCollection, seeds: Sequence[int], *, verbose: bool = False) -> DataSummary:
+    """Read every image once and make every split; return a summary, or raise an error if no comparison is possible.
 
     Parameters
     ----------
@@ -246,13 +246,13 @@ def look_at(images: ImageCollection, seeds: Sequence[int], *, verbose: bool = Fa
     verbose : bool, default=False
         Show a progress bar.
     """
-    divisions = [divide_by_shares(images, seed) for seed in seeds]
+    splits = [split_indices(images, seed) for seed in seeds]
     images.form()
     height, width = images.sizes().min(axis=0).tolist()
     check_smallest_side(height, width)
     duplicates = find_duplicates(images, verbose=verbose)
     if duplicates.unreadable:
         raise CollectionError(duplicates.unreadable)
-    n_leaks = [len(groups_across(duplicates, parts, len(images)).all_groups) for parts in divisions]
+    n_leaks = [len(groups_across(duplicates, indices, len(images)).all_groups) for indices in splits]
     size = None if images.frame.size is None else images.frame.size[0]
     return DataSummary(images.summary(), size, describe_groups(images, duplicates), n_leaks)

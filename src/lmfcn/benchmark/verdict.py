@@ -11,31 +11,31 @@ from lmfcn.benchmark.statistics import Difference, Summary, holm, paired_differe
 
 CONFIDENCE = 0.95
 FEWEST_REPEATS, ENOUGH_REPEATS = 3, 5
-"""With fewer than the first nothing is said about chance; with fewer than the second, more are advised."""
+"""Below the first number nothing is said about chance; below the second, more repeats are advised."""
 
-_WORTH_TELLING = 1.5
-"""Times below this factor are practically the same."""
+_NOTABLE_FACTOR = 1.5
+"""Computing times that differ by less than this factor are practically the same."""
 
 _SHORTEST = 0.1
-"""Seconds: runs are not timed any finer."""
+"""Seconds: the resolution of recorded times."""
 
 
 @dataclass(frozen=True)
-class Rival:
-    """A method beside the winner.
+class OtherMethod:
+    """A method other than the winner.
 
     Attributes
     ----------
     method : str
     score : Summary
-        Of its test accuracies.
+        Mean and deviation of its test accuracies.
     seconds : float
         Computing time of one fit, mean over the repeats.
     behind : Difference
         The winner's test accuracies minus its own, with the interval of the corrected resampled t-test.
     p_value : float
-        Of the same test, after Holm's correction for all pairs of methods: who wins is known only from these results,
-        so that every pair might have been the one that is looked at.
+        Of the same test, after Holm's correction for all pairs of methods. The winner is known only from these
+        results, so every pair could have been the one that is tested.
     """
 
     method: str
@@ -55,9 +55,9 @@ class Verdict:
         The method with the best mean test balanced accuracy; the cheapest of several that are equally good.
     score : Summary
     seconds : float
-    rivals : tuple of Rival
+    others : tuple of OtherMethod
     waiting : tuple of str
-        Methods that are not in it, because they lack repeats that the others have.
+        Methods that are not part of it, because they lack repeats that the others have.
     n_asked : int
         Repeats that were asked for; 0 if that is not known.
     """
@@ -65,57 +65,60 @@ class Verdict:
     winner: str
     score: Summary
     seconds: float
-    rivals: tuple[Rival, ...]
+    others: tuple[OtherMethod, ...]
     waiting: tuple[str, ...] = ()
     n_asked: int = 0
 
     @property
     def n_repeats(self) -> int:
-        """The number of divisions that all methods were measured on."""
+        """The number of splits that all methods were measured on."""
         return self.score.n
 
     @property
-    def level_with(self) -> list[Rival]:
-        """The methods that cannot be told apart from the winner."""
+    def indistinguishable(self) -> list[OtherMethod]:
+        """The methods whose difference from the winner is not significant."""
         few = self.n_repeats < FEWEST_REPEATS
-        return [rival for rival in self.rivals if few or rival.p_value > 1 - CONFIDENCE]
+        return [other for other in self.others if few or other.p_value > 1 - CONFIDENCE]
 
     @property
     def sentences(self) -> list[str]:
         """The verdict in two to five sentences."""
-        if not self.rivals:
+        if not self.others:
             only = "Preliminary: only" if self.waiting else "Only"
             return [f"{only} {self.winner} was measured, with test balanced accuracy {_score(self.score)}."]
         return [*_preliminary(self), _lead(self), _chance(self), *_cost(self), *_advice(self)]
 
 
-def judge(runs: Collection[Run], *, waiting: Sequence[str] = (), n_asked: int = 0) -> Verdict:
-    """Compare all methods of one task with the best of them.
+def make_verdict(runs: Collection[Run], *, waiting: Sequence[str] = (), n_asked: int = 0) -> Verdict:
+    """Find the best method of one task and compare all others with it.
 
     Parameters
     ----------
     runs : collection of Run
         Of one task, every method with the same seeds; see `shared_runs`.
     waiting : sequence of str
-        Methods that the verdict will be about too when they have these seeds.
+        Methods that still lack some of these seeds.
     n_asked : int, default=0
         Repeats that were asked for.
 
     Raises
     ------
     ValueError
-        If there is nothing to judge, or the methods were not measured on the same divisions.
+        If there is no run, or the methods were not measured on the same splits.
     """
     by_method = _by_method(runs)
-    means = {method: _mean_test(mine) for method, mine in by_method.items()}
+    means = {method: _mean_test(runs) for method, runs in by_method.items()}
     best = max(means.values())
     tied = [method for method, mean in means.items() if mean == best]
     winner = min(tied, key=lambda method: _seconds(by_method[method]))
-    others = sorted((method for method in by_method if method != winner), key=lambda method: -means[method])
+    following = sorted((method for method in by_method if method != winner), key=lambda method: -means[method])
     p_values = _p_values(by_method)
-    rivals = [_rival(by_method[winner], by_method[method], p_values[frozenset({winner, method})]) for method in others]
+    others = [
+        _other_method(by_method[winner], by_method[method], p_values[frozenset({winner, method})])
+        for method in following
+    ]
     score, seconds = summarize(_tests(by_method[winner])), _seconds(by_method[winner])
-    return Verdict(winner, score, seconds, tuple(rivals), tuple(waiting), n_asked)
+    return Verdict(winner, score, seconds, tuple(others), tuple(waiting), n_asked)
 
 
 def _by_method(runs: Collection[Run]) -> dict[str, list[Run]]:
@@ -124,21 +127,21 @@ def _by_method(runs: Collection[Run]) -> dict[str, list[Run]]:
         by_method.setdefault(run.method, []).append(run)
     if not by_method:
         raise ValueError("There is no run to judge: no repeat is complete yet.")
-    divisions = {tuple((run.seed, run.split) for run in mine) for mine in by_method.values()}
-    if len(divisions) > 1:
-        raise ValueError("The methods must have been measured on the same divisions of the same images.")
+    splits = {tuple((run.seed, run.split) for run in runs) for runs in by_method.values()}
+    if len(splits) > 1:
+        raise ValueError("The methods must have been measured on the same splits of the same images.")
     return by_method
 
 
-def _rival(winner: Sequence[Run], runs: Sequence[Run], p_value: float) -> Rival:
+def _other_method(winner: Sequence[Run], runs: Sequence[Run], p_value: float) -> OtherMethod:
     behind = paired_difference(
         _tests(winner),
         _tests(runs),
         confidence=CONFIDENCE,
-        test_to_train=_overlap(winner),
+        test_to_train=_test_to_train(winner),
         resolution=_resolution(winner),
     )
-    return Rival(runs[0].method, summarize(_tests(runs)), _seconds(runs), behind, p_value)
+    return OtherMethod(runs[0].method, summarize(_tests(runs)), _seconds(runs), behind, p_value)
 
 
 def _p_values(by_method: Mapping[str, Sequence[Run]]) -> dict[frozenset[str], float]:
@@ -149,11 +152,13 @@ def _p_values(by_method: Mapping[str, Sequence[Run]]) -> dict[frozenset[str], fl
 
 
 def _p_value(ours: Sequence[Run], theirs: Sequence[Run]) -> float:
-    return paired_p_value(_tests(ours), _tests(theirs), test_to_train=_overlap(ours), resolution=_resolution(ours))
+    return paired_p_value(
+        _tests(ours), _tests(theirs), test_to_train=_test_to_train(ours), resolution=_resolution(ours)
+    )
 
 
 def _resolution(runs: Sequence[Run]) -> float:
-    """Return the largest step that one test image can make in the balanced accuracy of one division."""
+    """Return the largest step that one test image can make in the balanced accuracy of one split."""
     return max(_largest_step(run) for run in runs)
 
 
@@ -164,8 +169,8 @@ def _largest_step(run: Run) -> float:
     return 1 / float(len(counts) * counts.min())
 
 
-def _overlap(runs: Sequence[Run]) -> float:
-    """Return test images per image that a method learns from, the mean over the divisions."""
+def _test_to_train(runs: Sequence[Run]) -> float:
+    """Return the ratio of test images to training and validation images, the mean over the splits."""
     return float(np.mean([run.n_test / (run.n_train + (run.n_validation or 0)) for run in runs]))
 
 
@@ -184,12 +189,12 @@ def _seconds(runs: Sequence[Run]) -> float:
 def _preliminary(verdict: Verdict) -> list[str]:
     if not verdict.waiting:
         return []
-    judged = [verdict.winner, *(rival.method for rival in verdict.rivals)]
-    return [f"This is preliminary, about {_list(judged, 'and')} alone; not in it: {'; '.join(verdict.waiting)}."]
+    compared = [verdict.winner, *(other.method for other in verdict.others)]
+    return [f"This is preliminary, about {_list(compared, 'and')} alone; not in it: {'; '.join(verdict.waiting)}."]
 
 
 def _lead(verdict: Verdict) -> str:
-    following = verdict.rivals[0]
+    following = verdict.others[0]
     start = f"{verdict.winner} has the best mean test balanced accuracy, {_score(verdict.score)}"
     if _is_tie(verdict):
         return f"{start}, practically the same as {following.method}."
@@ -197,21 +202,21 @@ def _lead(verdict: Verdict) -> str:
 
 
 def _is_tie(verdict: Verdict) -> bool:
-    """Tell whether the two best look the same in every table."""
-    return f"{verdict.score.mean:.3f}" == f"{verdict.rivals[0].score.mean:.3f}"
+    """Tell whether the two best have the same accuracy in every table."""
+    return f"{verdict.score.mean:.3f}" == f"{verdict.others[0].score.mean:.3f}"
 
 
 def _chance(verdict: Verdict) -> str:
-    n, level = verdict.n_repeats, [rival.method for rival in verdict.level_with]
+    n, level = verdict.n_repeats, [other.method for other in verdict.indistinguishable]
     if n < FEWEST_REPEATS:
         return f"{_too_few(n)} to tell {'them apart' if _is_tie(verdict) else 'whether that is more than chance'}."
     if not level:
-        rest = "the other method" if len(verdict.rivals) == 1 else f"each of the {len(verdict.rivals)} others"
+        rest = "the other method" if len(verdict.others) == 1 else f"each of the {len(verdict.others)} others"
         return f"Its lead over {rest} is more than chance explains."
-    if len(level) == len(verdict.rivals):
+    if len(level) == len(verdict.others):
         start = "It" if _is_tie(verdict) else "Chance alone may explain its lead: it"
         return f"{start} cannot be told apart from {_list(level, 'or')}."
-    n_worse = len(verdict.rivals) - len(level)
+    n_worse = len(verdict.others) - len(level)
     worse = "the other one" if n_worse == 1 else f"the other {n_worse}"
     return (
         f"It cannot be told apart from {_list(level, 'or')}, as chance alone may explain the difference;"
@@ -221,11 +226,11 @@ def _chance(verdict: Verdict) -> str:
 
 def _cost(verdict: Verdict) -> list[str]:
     own = f"One fit of {verdict.winner} took {_duration(verdict.seconds)} of computing"
-    cheapest = min(verdict.level_with, key=lambda rival: rival.seconds, default=None)
+    cheapest = min(verdict.indistinguishable, key=lambda other: other.seconds, default=None)
     if cheapest is None or verdict.n_repeats < FEWEST_REPEATS:
         return [f"{own}."]
     factor = verdict.seconds / max(cheapest.seconds, _SHORTEST)
-    if factor < _WORTH_TELLING:
+    if factor < _NOTABLE_FACTOR:
         return [f"{own}."]
     times = f"{factor:.1f}" if factor < 10 else f"{factor:.0f}"
     theirs = f"{cheapest.method} ({_duration(cheapest.seconds)})"
@@ -234,7 +239,7 @@ def _cost(verdict: Verdict) -> list[str]:
 
 def _advice(verdict: Verdict) -> list[str]:
     unfinished = verdict.waiting or verdict.n_repeats < verdict.n_asked
-    if unfinished or not verdict.level_with or verdict.n_repeats >= ENOUGH_REPEATS:
+    if unfinished or not verdict.indistinguishable or verdict.n_repeats >= ENOUGH_REPEATS:
         return []
     return [f"More repeats (--repeats {2 * ENOUGH_REPEATS}) can show more; those that are done are kept."]
 
@@ -271,10 +276,10 @@ def complete_repeats(runs: Collection[Run], methods: Collection[str]) -> set[int
 def shared_runs(runs: Collection[Run], methods: Collection[str]) -> list[Run]:
     """Return the runs that a verdict is about, every method in it with the same repeats.
 
-    These are the complete repeats, which all methods have. If they are too few to say anything about chance, but the
-    largest block of runs has enough, it is the methods of that block: one that was added to a comparison, or that
-    fails, does not undo what is known about the others. Before the first repeat is complete it is the largest block in
-    any case. If several methods have runs but no two share a repeat, there is nothing to compare.
+    These are the complete repeats, which all methods have. If they are too few for a statement about chance, but the
+    largest block of runs has enough, the verdict is about the methods of that block. So a method that was added later,
+    or that fails, does not undo what is known about the others. Before the first repeat is complete the largest block
+    is taken in any case. If several methods have runs but no two share a repeat, there is nothing to compare.
 
     Parameters
     ----------
@@ -304,9 +309,9 @@ def _seeds(runs: Collection[Run], methods: Collection[str]) -> dict[str, set[int
 
 
 def _largest_block(seeds: Mapping[str, set[int]]) -> set[int]:
-    """Return the seeds that some methods have the most runs of together: at least two, unless only one has any."""
-    measured = [mine for mine in seeds.values() if mine]
+    """Return the seeds of the largest block of runs that at least two methods share, or that the only method has."""
+    measured = [of_method for of_method in seeds.values() if of_method]
     common = [one & other for one, other in combinations(measured, 2)] if len(measured) > 1 else measured
-    sharing = [(sum(chosen <= mine for mine in measured), chosen) for chosen in common]
-    _, best = max(sharing, key=lambda pair: (pair[0] * len(pair[1]), pair[0]), default=(0, set()))
+    counted = [(sum(chosen <= of_method for of_method in measured), chosen) for chosen in common]
+    _, best = max(counted, key=lambda pair: (pair[0] * len(pair[1]), pair[0]), default=(0, set()))
     return best

@@ -14,7 +14,7 @@ from lmfcn.cli.options import Color, Data, Size
 
 if TYPE_CHECKING:
     from lmfcn.benchmark.comparison import Comparison, Outcome
-    from lmfcn.benchmark.runs import Cell
+    from lmfcn.benchmark.runs import RunKey
     from lmfcn.data import framing
 
 
@@ -102,13 +102,13 @@ def _measure(comparison: "Comparison", minutes: float | None, *, live: bool) -> 
 
         with LiveTable(comparison, Console()) as table:
 
-            def go_on(cell: "Cell") -> bool:
+            def may_start(cell: "RunKey") -> bool:
                 in_time = time.monotonic() < end
                 if in_time:
                     table.begin(cell)
                 return in_time
 
-            return comparison.run(table.tell, go_on, table.end, table.fail), False
+            return comparison.run(table.tell, may_start, table.end, table.fail), False
     except KeyboardInterrupt:
         return [], True
 

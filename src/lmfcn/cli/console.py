@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lmfcn.benchmark.comparison import Comparison
-from lmfcn.benchmark.runs import Cell, Run
+from lmfcn.benchmark.runs import Run, RunKey
 from lmfcn.benchmark.statistics import summarize
 from lmfcn.benchmark.tables import NOTHING, spread
 
@@ -170,7 +170,7 @@ class RunBar:
         self._progress.update(self._task, description="")
         self._progress.__exit__(kind, error, trace)
 
-    def begin(self, cell: Cell) -> bool:
+    def begin(self, cell: RunKey) -> bool:
         """Say what is measured now; nothing is ever refused."""
         text = f"{cell.task}: {cell.method}, repetition {cell.seed + 1}"
         self._progress.update(self._task, description=escape(text))
@@ -187,7 +187,7 @@ class LiveTable:
 
     def __init__(self, comparison: Comparison, console: Console) -> None:
         self._comparison = comparison
-        self._running: list[Cell] = []
+        self._running: list[RunKey] = []
         self._live = Live(self._content(), console=console, auto_refresh=False)
 
     def __enter__(self) -> "LiveTable":
@@ -201,12 +201,12 @@ class LiveTable:
         self._refresh()
         self._live.__exit__(kind, error, trace)
 
-    def begin(self, cell: Cell) -> None:
+    def begin(self, cell: RunKey) -> None:
         """Show a run among those that are under way."""
         self._running.append(cell)
         self._refresh()
 
-    def end(self, cell: Cell) -> None:
+    def end(self, cell: RunKey) -> None:
         """Show it there no more; its line is told next."""
         self._running = [other for other in self._running if other != cell]
 

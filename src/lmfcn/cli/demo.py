@@ -41,8 +41,8 @@ def demo(
     for run in result.runs:
         name = run.name.lower().replace(", ", "-").replace(" ", "-")
         run.history.save(output / f"{name}.jsonl")
-        if run.closing is not None:
-            run.closing.save(output / f"{name}-closing.jsonl")
+        if run.refit_history is not None:
+            run.refit_history.save(output / f"{name}-closing.jsonl")
     write_demo_report(result, output / "report.html")
     if not quiet:
         _print_summary(result)
@@ -54,8 +54,8 @@ def _print_summary(result: "DemoResult") -> None:
     for heading in ("method", "test", "validation", "kept epoch", "seconds"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
     for run in result.runs:
-        score = run.history[run.kept_epoch].validation_balanced_accuracy or 0.0
+        score = run.history[run.selected_epoch].validation_balanced_accuracy or 0.0
         table.add_row(
-            run.name, f"{run.test_balanced_accuracy:.3f}", f"{score:.3f}", str(run.kept_epoch), f"{run.seconds:.0f}"
+            run.name, f"{run.test_balanced_accuracy:.3f}", f"{score:.3f}", str(run.selected_epoch), f"{run.seconds:.0f}"
         )
     Console().print(table)

@@ -13,9 +13,9 @@ from lmfcn.cli.console import write_report
 
 if TYPE_CHECKING:
     from lmfcn.benchmark.paper.profiles import Profile
+    from lmfcn.benchmark.paper.reproduced_tables import Outcome
     from lmfcn.benchmark.paper.reproduction import Reproduction
-    from lmfcn.benchmark.paper.side_by_side import Outcome
-    from lmfcn.benchmark.runs import Cell
+    from lmfcn.benchmark.runs import RunKey
 
 
 def reproduce(
@@ -53,8 +53,8 @@ def reproduce(
     command goes on: a run is repeated only if its parameters, or names or sizes of its files, changed. Ends with code 1
     if a training failed, 130 if it was interrupted.
     """
+    from lmfcn.benchmark.paper.reproduced_tables import Outcome, write_tables
     from lmfcn.benchmark.paper.reproduction import FIGURES, Request, prepare
-    from lmfcn.benchmark.paper.side_by_side import Outcome, write_tables
     from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.report import paper_figures_drawer, reproduction_report_writer
     from lmfcn.util.files import made_folder
@@ -99,9 +99,9 @@ def _measure(reproduction: "Reproduction", *, live: bool) -> tuple[list[str], bo
             return reproduction.run(typer.echo), False
         from lmfcn.cli.console import RunBar
 
-        with RunBar(len(reproduction.cells), len(reproduction.runs()), Console()) as bar:
+        with RunBar(len(reproduction.keys), len(reproduction.runs()), Console()) as bar:
 
-            def begin(cell: "Cell") -> bool:
+            def begin(cell: "RunKey") -> bool:
                 return bar.begin(cell._replace(method=reproduction.label_of(cell)))
 
             return reproduction.run(bar.tell, begin), False
@@ -124,7 +124,7 @@ def _draw(figures: Sequence[str], profile: "Profile", output: Path, *, live: boo
 def _tell(outcome: "Outcome", output: Path) -> None:
     """Print the rows that are measured, and what to know beside them that was not said before."""
     from lmfcn.benchmark.paper.printed_tables import TITLES
-    from lmfcn.benchmark.paper.side_by_side import in_words
+    from lmfcn.benchmark.paper.reproduced_tables import summary_sentence
 
     tag = outcome.reproduction.profile.tag
     for number, lines in outcome.tables.items():
@@ -137,7 +137,9 @@ def _tell(outcome: "Outcome", output: Path) -> None:
             table.add_row(images, method, paper, ours, difference, printed, epoch)
         if table.row_count:
             Console(width=None if Console().is_terminal else 110).print(table)
-        typer.echo(f"{in_words(lines)} Training and validation: {output / f'table{number}'}.md, .tex and .csv\n")
+        typer.echo(
+            f"{summary_sentence(lines)} Training and validation: {output / f'table{number}'}.md, .tex and .csv\n"
+        )
     for remark in outcome.remarks:
         if remark not in outcome.reproduction.notes:
             typer.echo(f"- {remark}")

@@ -17,7 +17,7 @@ _LARGEST_SIDE = 512
 
 
 def write_explanation_report(explained: Sequence[Explained], path: Path) -> None:
-    """Write the page; a file of that name is replaced whole or not at all."""
+    """Write the page of explanations; an existing file is replaced whole or not at all."""
     content = {
         "images": [_content(entry) for entry in explained],
         "for_color": FOR,
@@ -38,34 +38,33 @@ def _content(entry: Explained) -> dict[str, Any]:
         "overlay": as_address(entry.overlay, "png"),
         "limit": color_limit(found.map.values),
         "lists": [
-            ("For", FOR, [_figure(image) for image in found.for_it]),
-            ("Against", AGAINST, [_figure(image) for image in found.against_it]),
+            ("For", FOR, [_entry(image) for image in found.for_it]),
+            ("Against", AGAINST, [_entry(image) for image in found.against_it]),
         ],
         "listed": sum(image.weight for image in found.for_it),
         "taken": sum(image.weight for image in found.against_it),
     }
 
 
-def _figure(image: DecidingImage) -> dict[str, Any]:
+def _entry(image: DecidingImage) -> dict[str, Any]:
     picture = None if image.picture is None else as_address(image.picture)
     name = "" if image.name is None else Path(image.name).name
     return {"weight": image.weight, "label": image.label or "unknown class", "name": name, "picture": picture}
 
 
-_SHOWN = 60
-_SHOWN_PAIRS = 20
+_MOST_SUSPECTS, _MOST_PAIRS = 60, 20
 
 
 def write_audit_report(audited: Audited, images: ImageCollection, command: str, path: Path) -> None:
-    """Write the page; a file of that name is replaced whole or not at all.
+    """Write the page of an audit; an existing file is replaced whole or not at all.
 
     Parameters
     ----------
     audited : Audited
     images : ImageCollection
-        What was audited.
+        The audited images.
     command : str
-        What to type to do it again.
+        The command that repeats the audit.
     path : Path
     """
     found = audited.found
@@ -82,9 +81,9 @@ def write_audit_report(audited: Audited, images: ImageCollection, command: str, 
     content = {
         "n_images": len(found),
         "n_suspects": len(suspects),
-        "suspects": [entry(position) for position in suspects[:_SHOWN]],
+        "suspects": [entry(position) for position in suspects[:_MOST_SUSPECTS]],
         "n_twins": len(twins),
-        "pairs": [[entry(position) for position in pair] for pair in twins[:_SHOWN_PAIRS]],
+        "pairs": [[entry(position) for position in pair] for pair in twins[:_MOST_PAIRS]],
         "latents": audited.latents_from,
         "command": command,
         "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),

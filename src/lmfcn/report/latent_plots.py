@@ -11,7 +11,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from lmfcn.benchmark.exhibit import Points
+from lmfcn.benchmark.model_summary import Points
 from lmfcn.compute.resources import to_like
 from lmfcn.method.anchors import Anchors, LatentSpace, correction_anchors, opposite_anchors, support_anchors
 from lmfcn.method.kernel_svm import distances_in_place, squared_distances
@@ -19,7 +19,7 @@ from lmfcn.report.style import CLASS_COLORS, CLASS_MARKERS, COLORS, INK, REGION_
 
 
 def sample_images(images: np.ndarray, labels: np.ndarray, per_class: int = 8) -> Figure:
-    """Draw the first images of every class, one row a class."""
+    """Draw the first images of every class, one row per class."""
     classes = np.unique(labels)
     figure = new_figure(1.15 * per_class, 1.3 * len(classes))
     grid = figure.subplots(len(classes), per_class, squeeze=False)
@@ -46,12 +46,12 @@ def latent_figure(latents: np.ndarray, numbers: np.ndarray, classes: Sequence[st
     sizes = np.full(len(points), 14.0)
     sizes[support] = 55.0
     for number, label in enumerate(classes):
-        mine = numbers == number
-        x, y = points[mine].T
+        in_class = numbers == number
+        x, y = points[in_class].T
         axes.scatter(
             x,
             y,
-            s=sizes[mine],
+            s=sizes[in_class],
             color=COLORS[number % len(COLORS)],
             marker=_LATENT_MARKERS[number % len(_LATENT_MARKERS)],
             edgecolors="white",
@@ -69,17 +69,17 @@ def image_figure(images: Sequence[np.ndarray], captions: Sequence[str], per_row:
     """Draw images (height, width, channels) with a caption below each."""
     n_rows = -(-len(images) // per_row)
     figure = new_figure(1.75 * per_row, 2.2 * n_rows)
-    places = figure.subplots(n_rows, per_row, squeeze=False).ravel()
-    for axes in places:
+    panels = figure.subplots(n_rows, per_row, squeeze=False).ravel()
+    for axes in panels:
         axes.set_axis_off()
-    for axes, image, caption in zip(places, images, captions, strict=False):
-        axes.imshow(as_shown(image), cmap="gray", interpolation="nearest")
+    for axes, image, caption in zip(panels, images, captions, strict=False):
+        axes.imshow(to_displayable(image), cmap="gray", interpolation="nearest")
         axes.set_title(caption, fontsize=7.5, color=INK)
     return figure
 
 
-def as_shown(image: np.ndarray) -> np.ndarray:
-    """Return a grey (h, w) or RGB (h, w, 3) picture in 0 to 1 of any image; many channels show their mean."""
+def to_displayable(image: np.ndarray) -> np.ndarray:
+    """Return a grey (h, w) or RGB (h, w, 3) picture in 0 to 1 of any image; other channels are averaged."""
     shown = image.astype(np.float64)
     shown = shown if image.shape[2] == 3 else shown.mean(axis=2)
     low, high = (0.0, 255.0) if image.dtype == np.uint8 else (shown.min(), shown.max())
@@ -87,27 +87,27 @@ def as_shown(image: np.ndarray) -> np.ndarray:
 
 
 _MAP_MARKERS = ("o", "s", "^", "D", "v", "P")
-"""One less than there are colours, so that both together differ for 42 classes."""
+"""One less than there are colours, so that pairs of colour and marker are unique for 42 classes."""
 
 _MOST_POINTS, _MOST_NAMES = 1000, 24
 _SMALL, _LARGE = 18.0, 62.0
 
 
 def latent_map(learnt: Points, test: Points, classes: Sequence[str], explained: tuple[float, float]) -> Figure:
-    """Draw images that were learnt from, with their support vectors, beside test images, with the misclassified.
+    """Draw training and validation images with their support vectors, and test images with the misclassified ones.
 
     Parameters
     ----------
     learnt, test : Points
-        Of more than a thousand, every so many-th is drawn.
+        At most a thousand points of each are drawn, taken evenly.
     classes : sequence of str
     explained : tuple of float
-        Shares of the variance along both axes.
+        Fractions of the variance along both axes.
     """
     figure = new_figure(10, 5.2)
     left, right = figure.subplots(1, 2, sharex=True, sharey=True)
     for axes, points, title in ((left, learnt, "images learnt from"), (right, test, "test images")):
-        _draw(axes, _some(points), len(classes))
+        _draw_points(axes, _sample(points), len(classes))
         axes.set_title(title, fontsize=10)
         axes.set_xlabel(f"first principal component ({explained[0]:.0%} of the variance)")
         tidy(axes)
@@ -116,37 +116,37 @@ def latent_map(learnt: Points, test: Points, classes: Sequence[str], explained: 
     return figure
 
 
-def _draw(axes: Axes, points: Points, n_classes: int) -> None:
-    # Marked ones last, so that none of them is hidden.
+def _draw_points(axes: Axes, points: Points, n_classes: int) -> None:
+    # Marked points last, so that no other point hides them.
     for marked, size, edge in ((False, _SMALL, "none"), (True, _LARGE, INK)):
         for number in range(n_classes):
             x, y = points.places[(points.classes == number) & (points.marked == marked)].T
-            color, marker = _look(number)
+            color, marker = _class_style(number)
             axes.scatter(x, y, s=size, c=color, marker=marker, edgecolors=edge, linewidths=0.9, alpha=0.8)
 
 
-def _some(points: Points) -> Points:
+def _sample(points: Points) -> Points:
     chosen = np.unique(np.linspace(0, len(points.places) - 1, _MOST_POINTS).astype(int))
     return Points(*(values[chosen] for values in points))
 
 
-def _look(number: int) -> tuple[str, str]:
+def _class_style(number: int) -> tuple[str, str]:
     return COLORS[number % len(COLORS)], _MAP_MARKERS[number % len(_MAP_MARKERS)]
 
 
 def _map_legend(classes: Sequence[str]) -> list[Line2D]:
     entries = []
     for number, name in enumerate(drawable(classes[:_MOST_NAMES])):
-        color, marker = _look(number)
-        entries.append(_entry(name, color=color, marker=marker))
+        color, marker = _class_style(number)
+        entries.append(_legend_entry(name, color=color, marker=marker))
     if len(classes) > _MOST_NAMES:
-        entries.append(_entry(f"and {len(classes) - _MOST_NAMES} more", marker=""))
+        entries.append(_legend_entry(f"and {len(classes) - _MOST_NAMES} more", marker=""))
     ringed = {"color": "#999999", "marker": "o", "markeredgecolor": INK, "markersize": 9}
-    return [*entries, _entry("support vector, or misclassified", **ringed)]
+    return [*entries, _legend_entry("support vector, or misclassified", **ringed)]
 
 
-def _entry(label: str, **look: Any) -> Line2D:
-    return Line2D([], [], **{"linestyle": "none", "markersize": 6, **look}, label=label)
+def _legend_entry(label: str, **style: Any) -> Line2D:
+    return Line2D([], [], **{"linestyle": "none", "markersize": 6, **style}, label=label)
 
 
 Limits = tuple[float, float, float, float]
@@ -154,7 +154,7 @@ _GRID = 160
 
 
 def shared_limits(spaces: list[LatentSpace]) -> Limits:
-    """Return the axes' limits that hold all but the most remote latents of all epochs."""
+    """Return limits of the axes that contain all but the most distant latents of all epochs."""
     points = np.concatenate([space.latents.cpu().numpy() for space in spaces])
     low, high = np.percentile(points, [0.5, 99.5], axis=0)
     margin = 0.15 * (high - low)
@@ -162,8 +162,11 @@ def shared_limits(spaces: list[LatentSpace]) -> Limits:
     return float(left), float(right), float(bottom), float(top)
 
 
-def telling_epoch(spaces: list[LatentSpace]) -> int:
-    """Choose the epoch that shows all three kinds of anchors: most misclassified while many are settled."""
+def illustrative_epoch(spaces: list[LatentSpace]) -> int:
+    """Return the epoch with most misclassified images of those where at least half of the images are settled.
+
+    That epoch shows all three kinds of anchors well. Without such an epoch, the last one is returned.
+    """
     enough = len(spaces[0].latents) // 2
     epochs = [epoch for epoch, space in enumerate(spaces) if len(space.margin.settled) >= enough]
     return max(epochs, key=lambda epoch: len(spaces[epoch].margin.misclassified), default=len(spaces) - 1)
@@ -182,7 +185,7 @@ def draw_space(axes: Axes, space: LatentSpace, labels: np.ndarray, limits: Limit
     )
     latents = space.latents.cpu().numpy()
     is_support = np.isin(np.arange(len(latents)), space.margin.support.cpu().numpy())
-    # One size at a time, as an SVG then holds every symbol once and not once per image.
+    # One size at a time: the SVG then holds every symbol once, not once per image.
     for large, size in ((False, 16.0), (True, 60.0)):
         for number, (color, marker) in enumerate(zip(CLASS_COLORS, CLASS_MARKERS, strict=True)):
             x, y = latents[(labels == number) & (is_support == large)].T
@@ -193,7 +196,7 @@ def draw_space(axes: Axes, space: LatentSpace, labels: np.ndarray, limits: Limit
 
 
 def epoch_frame(space: LatentSpace, labels: np.ndarray, limits: Limits, title: str) -> Figure:
-    """Draw one picture of the animation."""
+    """Draw one frame of the animation."""
     figure = new_figure(6.4, 5.0)
     axes = figure.subplots()
     draw_space(axes, space, labels, limits)

@@ -1,4 +1,4 @@
-"""Score maps laid over images, and small pictures of user images for a page. Needs only Pillow."""
+"""Score maps drawn over images, and small pictures of images for a page. Needs only Pillow."""
 
 import io
 from collections.abc import Sequence
@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from lmfcn.benchmark.exhibit import HardImage, Shown
+from lmfcn.benchmark.model_summary import HardImage, LabelledPicture
 from lmfcn.data.framing import THUMBNAIL, as_address, as_jpeg, as_pillow, picture_of, thumbnail
 from lmfcn.explain.explanation import Explanation
 
 FOR, AGAINST = "#D55E00", "#0072B2"
-"""Orange and blue of Okabe and Ito, which colour-blind readers can tell apart."""
+"""Orange and blue of Okabe and Ito, which colour-blind readers can distinguish."""
 
-_SMALLEST_SIDE, _LARGEST_SIDE = 256, 1024  # pixels, of what is enlarged
+_SMALLEST_SIDE, _LARGEST_SIDE = 256, 1024  # pixels, of enlarged images
 _OPACITY = 0.7
 _QUANTILE = 0.99
 
@@ -74,7 +74,7 @@ def _rgb(color: str) -> np.ndarray:
 
 
 class Tile(NamedTuple):
-    """A picture's address, what it shows in words, and the lines below it."""
+    """A picture as a data URL, its text alternative, and the lines below it."""
 
     address: str
     alt: str
@@ -82,28 +82,28 @@ class Tile(NamedTuple):
 
 
 def hard_images(hardest: Sequence[HardImage], classes: Sequence[str]) -> list[tuple[Tile, list[Tile]]]:
-    """Return for each image its own tile and those of the support vectors next to it, for the macro `hard_images`."""
+    """Return for each image its tile and those of its nearest support vectors, for the macro `hard_images`."""
     return [(_hard_tile(hard, classes), _nearest_tiles(hard, classes)) for hard in hardest]
 
 
 def _hard_tile(hard: HardImage, classes: Sequence[str]) -> Tile:
-    true, taken = classes[hard.shown.number], classes[hard.predicted]
-    said = f"taken for {taken}" if true != taken else "recognised"
-    lines = [hard.shown.name, f"is {true}", f"{said}, {_percent(hard.confidence)} sure"]
-    return _tile(hard.shown, f"Test image {hard.shown.name}: {true}, {said}", lines)
+    true, predicted = classes[hard.picture.number], classes[hard.predicted]
+    result = f"predicted {predicted}" if true != predicted else "correct"
+    lines = [hard.picture.name, f"is {true}", f"{result}, {_percent(hard.confidence)} confident"]
+    return _tile(hard.picture, f"Test image {hard.picture.name}: {true}, {result}", lines)
 
 
 def _nearest_tiles(hard: HardImage, classes: Sequence[str]) -> list[Tile]:
     tiles = []
-    for shown, similarity in zip(hard.nearest, hard.similarities, strict=True):
-        label = classes[shown.number]
-        lines = [shown.name, f"is {label}", f"similarity {similarity:.2f}"]
-        tiles.append(_tile(shown, f"Support vector {shown.name}: {label}", lines))
+    for picture, similarity in zip(hard.nearest, hard.similarities, strict=True):
+        label = classes[picture.number]
+        lines = [picture.name, f"is {label}", f"similarity {similarity:.2f}"]
+        tiles.append(_tile(picture, f"Support vector {picture.name}: {label}", lines))
     return tiles
 
 
-def _tile(shown: Shown, alt: str, lines: list[str]) -> Tile:
-    return Tile(as_address(as_jpeg(Image.fromarray(shown.pixels))), alt, lines)
+def _tile(picture: LabelledPicture, alt: str, lines: list[str]) -> Tile:
+    return Tile(as_address(as_jpeg(Image.fromarray(picture.pixels))), alt, lines)
 
 
 def _percent(share: float) -> str:
@@ -111,7 +111,7 @@ def _percent(share: float) -> str:
 
 
 def examples(images: Any, labels: np.ndarray, per_class: int, most_classes: int) -> dict[str, list[str]]:
-    """Return the addresses of the first pictures of every class, by the class; none if there are too many classes."""
+    """Return data URLs of the first pictures of every class, by class; none if there are too many classes."""
     classes = np.unique(labels)
     if len(classes) > most_classes:
         return {}

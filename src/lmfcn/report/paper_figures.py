@@ -12,18 +12,18 @@ from matplotlib.lines import Line2D
 
 from lmfcn.benchmark.paper.profiles import (
     OURS,
-    PRESET,
+    PAPER,
     PROFILES,
     SV_CLOSE,
-    FlatTraining,
+    FigureTraining,
     Profile,
-    flat_parameters,
-    train_flat,
+    figure_parameters,
+    train_for_figure,
 )
-from lmfcn.benchmark.paper.side_by_side import Line
+from lmfcn.benchmark.paper.reproduced_tables import Line
 from lmfcn.data.training_data import fingerprint
 from lmfcn.report.curves import training_curves
-from lmfcn.report.latent_plots import anchor_figure, shared_limits, telling_epoch
+from lmfcn.report.latent_plots import anchor_figure, illustrative_epoch, shared_limits
 from lmfcn.report.style import INK, new_figure, png_bytes, svg_bytes, tidy
 from lmfcn.util.files import write_bytes, write_text
 from lmfcn.util.packages import machine, versions
@@ -38,9 +38,9 @@ class Picture:
     figure : str
         "figure1" or "figure3".
     file : str
-        Name of its files, without .svg and .png.
+        Name of its files without their endings.
     training : str
-        Which training it shows.
+        Method of the training that it shows.
     """
 
     figure: str
@@ -54,24 +54,24 @@ class Picture:
 
     def parameters(self, profile: Profile) -> dict[str, Any]:
         """Return the parameters of its training."""
-        return flat_parameters(profile, self.training, self.sv_close)
+        return figure_parameters(profile, self.training, self.sv_close)
 
     def digest(self, profile: Profile) -> str:
-        """Return a text that changes with everything that the picture depends on."""
-        told = [self.file, asdict(profile), self.parameters(profile)]
-        return fingerprint(None, json.dumps(told, sort_keys=True, default=str))
+        """Return a digest of everything that the picture depends on."""
+        values = [self.file, asdict(profile), self.parameters(profile)]
+        return fingerprint(None, json.dumps(values, sort_keys=True, default=str))
 
 
 PICTURES = (
-    Picture("figure1", "figure1", PRESET),
+    Picture("figure1", "figure1", PAPER),
     Picture("figure1", "figure1-our-defaults", OURS),
-    Picture("figure3", "figure3", PRESET),
+    Picture("figure3", "figure3", PAPER),
     Picture("figure3", "figure3-our-defaults", OURS),
 )
 
 
 def draw_figures(wanted: Iterable[str], profile: Profile, folder: Path, *, verbose: bool = False) -> None:
-    """Draw the pictures of some figures that are not there yet, each as SVG and PNG, with a record of its training.
+    """Draw the missing pictures of some figures, each as SVG and PNG, with a JSON record of its training.
 
     Parameters
     ----------
@@ -88,8 +88,10 @@ def draw_figures(wanted: Iterable[str], profile: Profile, folder: Path, *, verbo
             _draw(picture, profile, folder, verbose=verbose)
 
 
-def pictures_there(wanted: Sequence[str], profile: Profile, folder: Path) -> Iterator[tuple[Picture, dict[str, Any]]]:
-    """Yield the pictures that are there with their records."""
+def existing_pictures(
+    wanted: Sequence[str], profile: Profile, folder: Path
+) -> Iterator[tuple[Picture, dict[str, Any]]]:
+    """Yield the pictures that have been drawn, with their records."""
     for picture in PICTURES:
         record = read_record(picture, profile, folder)
         if picture.figure in wanted and record is not None:
@@ -97,7 +99,7 @@ def pictures_there(wanted: Sequence[str], profile: Profile, folder: Path) -> Ite
 
 
 def read_record(picture: Picture, profile: Profile, folder: Path) -> dict[str, Any] | None:
-    """Return the record of a picture, or None if it is not there or was drawn with other parameters."""
+    """Return the record of a picture, or None if it is missing or was drawn with other parameters."""
     paths = [folder / f"{picture.file}{ending}" for ending in (".json", ".svg", ".png")]
     if not all(path.is_file() for path in paths):
         return None
@@ -105,22 +107,22 @@ def read_record(picture: Picture, profile: Profile, folder: Path) -> dict[str, A
         record = json.loads(paths[0].read_text(encoding="utf-8"))
     except ValueError:
         return None
-    sound = isinstance(record, dict) and record.get("digest") == picture.digest(profile)
-    return record if sound else None
+    valid = isinstance(record, dict) and record.get("digest") == picture.digest(profile)
+    return record if valid else None
 
 
 def _draw(picture: Picture, profile: Profile, folder: Path, *, verbose: bool) -> None:
-    training = train_flat(profile, picture.training, picture.sv_close, verbose=verbose)
+    training = train_for_figure(profile, picture.training, picture.sv_close, verbose=verbose)
     figure, epoch = _figure(picture, training)
-    if told := setting_told(profile):
-        figure.suptitle(told, fontsize=9, color="#A04000")
+    if title := setting_title(profile):
+        figure.suptitle(title, fontsize=9, color="#A04000")
     write_bytes(folder / f"{picture.file}.svg", svg_bytes(figure))
     write_bytes(folder / f"{picture.file}.png", png_bytes(figure, dpi=150))
     record = {
         "digest": picture.digest(profile),
         "profile": profile.name,
         "epoch_shown": epoch,
-        "kept_epoch": training.kept_epoch,
+        "kept_epoch": training.selected_epoch,
         "test_balanced_accuracy": training.test_balanced_accuracy,
         "seconds": round(training.seconds, 1),
         "parameters": picture.parameters(profile),
@@ -128,20 +130,22 @@ def _draw(picture: Picture, profile: Profile, folder: Path, *, verbose: bool) ->
         "versions": versions(),
         "machine": machine(),
     }
-    write_text(folder / f"{picture.file}.json", json.dumps(record, indent=1) + "\n")  # last: it vouches for the others
+    write_text(
+        folder / f"{picture.file}.json", json.dumps(record, indent=1) + "\n"
+    )  # last: it shows that the others are complete
 
 
-def setting_told(profile: Profile) -> str:
-    """Return what a picture must say of its setting; nothing if that is the paper's."""
+def setting_title(profile: Profile) -> str:
+    """Return a title for settings that differ from the paper's; empty if they do not."""
     tag = replace(profile, repeats=PROFILES["full"].repeats).tag  # a picture shows one training
     return f"{tag.capitalize()}: not the paper's setting" if tag else ""
 
 
-def _figure(picture: Picture, training: FlatTraining) -> tuple[Figure, int | None]:
+def _figure(picture: Picture, training: FigureTraining) -> tuple[Figure, int | None]:
     """Return the picture, and the epoch if it shows a single one."""
     if picture.figure == "figure3":
-        return training_curves(training.history, training.kept_epoch, training.test_balanced_accuracy), None
-    epoch = telling_epoch(training.spaces)
+        return training_curves(training.history, training.selected_epoch, training.test_balanced_accuracy), None
+    epoch = illustrative_epoch(training.spaces)
     space = training.spaces[epoch]
     return anchor_figure(space, training.labels, shared_limits([space]), picture.sv_close), epoch
 
@@ -150,13 +154,13 @@ _OURS, _PAPER = "#56B4E9", "#D55E00"
 _SHIFT = 0.14
 
 
-def paper_strips(lines: Sequence[Line]) -> Figure:
-    """Draw a dot for each of our repetitions and a diamond with a bar for the paper's mean ± standard deviation.
+def paper_accuracy_plot(lines: Sequence[Line]) -> Figure:
+    """Draw our test accuracies as dots, and the paper's mean ± standard deviation as a diamond with a bar.
 
     Parameters
     ----------
     lines : sequence of Line
-        Those that have runs, in the order from top to bottom.
+        Lines with runs, from top to bottom.
     """
     figure = new_figure(7.5, 1.2 + 0.34 * len(lines))
     axes = figure.subplots()

@@ -12,14 +12,14 @@ from lmfcn.benchmark.runs import Run
 from lmfcn.report.style import INK, OTHERS, TRAIN, as_svg, drawable, new_figure, tidy
 
 _MOST_NUMBERS, _MOST_NAMES = 12, 40
-"""Classes up to which cells have numbers, and axes have names: more could not be read."""
+"""Largest numbers of classes with which cells have numbers, and axes have names: more would be unreadable."""
 
 _ON_LIGHT, _ON_DARK = "#1a1a1a", "#fdfdfd"
-"""Numbers in cells; not black and white, which change places on a dark screen as cells do not."""
+"""Colours of numbers in cells; not black and white, which are swapped on dark screens while the cells stay."""
 
 
 def confusion_counts(true: Sequence[int], predicted: Sequence[int], n_classes: int) -> np.ndarray:
-    """Return how often (n_classes, n_classes) images of each class, a row, were taken for each class, a column.
+    """Return counts (n_classes, n_classes) of images by true class (rows) and predicted class (columns).
 
     Examples
     --------
@@ -32,7 +32,7 @@ def confusion_counts(true: Sequence[int], predicted: Sequence[int], n_classes: i
 
 
 def confusion_matrix(counts: np.ndarray, classes: Sequence[str]) -> Figure:
-    """Draw a matrix of counts (n_classes, n_classes), the darker the larger the share of the row.
+    """Draw a matrix of counts (n_classes, n_classes); darker cells are larger fractions of their row.
 
     Parameters
     ----------
@@ -54,11 +54,11 @@ def confusion_matrix(counts: np.ndarray, classes: Sequence[str]) -> Figure:
             color = _ON_DARK if shares[row, column] > 0.55 else _ON_LIGHT
             axes.text(column + 0.5, row + 0.5, counts[row, column], ha="center", va="center", fontsize=9, color=color)
     names = drawable(classes) if n_classes <= _MOST_NAMES else []
-    places = np.arange(len(names)) + 0.5
-    axes.set_xticks(places, labels=names, rotation=90)
-    axes.set_yticks(places, labels=names)
+    centers = np.arange(len(names)) + 0.5
+    axes.set_xticks(centers, labels=names, rotation=90)
+    axes.set_yticks(centers, labels=names)
     axes.tick_params(colors=INK, labelsize=9 if n_classes <= 20 else 6, length=0)
-    axes.set(xlim=(0, n_classes), ylim=(n_classes, 0), aspect="equal", xlabel="taken for", ylabel="class")
+    axes.set(xlim=(0, n_classes), ylim=(n_classes, 0), aspect="equal", xlabel="predicted class", ylabel="true class")
     axes.spines[:].set_visible(False)
     return figure
 
@@ -100,7 +100,7 @@ class Reliability(NamedTuple):
 
 
 def reliability(confidences: Sequence[float], correct: Sequence[bool]) -> Reliability:
-    """Return images gathered in ten bins of equal width by the probability of the class that they were taken for.
+    """Return images in ten bins of equal width by the probability of their predicted class.
 
     Examples
     --------
@@ -122,9 +122,9 @@ def reliability_diagram(confidences: Sequence[float], correct: Sequence[bool]) -
     Parameters
     ----------
     confidences : sequence of float (n,)
-        Probability of the class that an image was taken for.
+        Probability of the predicted class.
     correct : sequence of bool (n,)
-        Whether it was right.
+        Whether the prediction was right.
     """
     found = reliability(confidences, correct)
     figure = new_figure(3.6, 4.0)
@@ -132,7 +132,7 @@ def reliability_diagram(confidences: Sequence[float], correct: Sequence[bool]) -
     filled = found.counts > 0
     axes.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle="--")
     axes.plot(found.confidence[filled], found.accuracy[filled], "o-", color=TRAIN, markeredgecolor=INK, markersize=6)
-    axes.set(xlim=(0, 1.02), ylim=(0, 1.04), ylabel="share that was right")
+    axes.set(xlim=(0, 1.02), ylim=(0, 1.04), ylabel="fraction correct")
     below.bar((np.arange(_N_BINS) + 0.5) / _N_BINS, found.counts, width=0.09, color=OTHERS)
     below.set(xlabel="confidence", ylabel="images")
     for part in (axes, below):
@@ -141,7 +141,7 @@ def reliability_diagram(confidences: Sequence[float], correct: Sequence[bool]) -
 
 
 class MethodPicture(NamedTuple):
-    """A picture about one method: its address, what it shows in words, and what to write below it."""
+    """A picture about one method: its data URL, its text alternative and its caption."""
 
     method: str
     address: str
@@ -149,8 +149,8 @@ class MethodPicture(NamedTuple):
     caption: str
 
 
-class Pooled(NamedTuple):
-    """Class numbers (n,) of all test images of all repeats, those they were taken for, and how surely."""
+class PooledPredictions(NamedTuple):
+    """True and predicted class numbers (n,) and confidences (n,) of the test images of all repeats."""
 
     classes: Sequence[str]
     true: np.ndarray
@@ -158,21 +158,21 @@ class Pooled(NamedTuple):
     confidences: np.ndarray
 
 
-def pooled_answers(runs: Iterable[Run], methods: Sequence[str]) -> dict[str, Pooled]:
-    """Return what each method said, repeat after repeat; a method with a run that does not tell is left out."""
+def pooled_predictions(runs: Iterable[Run], methods: Sequence[str]) -> dict[str, PooledPredictions]:
+    """Return the predictions of each method over all repeats; methods with a run that lacks them are left out."""
     runs, found = list(runs), {}
     for method in methods:
-        mine = [run for run in runs if run.method == method]
-        if all(run.classes for run in mine):
+        of_method = [run for run in runs if run.method == method]
+        if all(run.classes for run in of_method):
             columns = ("test_classes", "predicted_classes", "confidences")
-            pooled = (np.concatenate([getattr(run, name) for run in mine]) for name in columns)
-            found[method] = Pooled(mine[0].classes or [], *pooled)
+            pooled = (np.concatenate([getattr(run, name) for run in of_method]) for name in columns)
+            found[method] = PooledPredictions(of_method[0].classes or [], *pooled)
     return found
 
 
-def confusion_pictures(answers: Mapping[str, Pooled]) -> Iterable[MethodPicture]:
+def confusion_pictures(predictions: Mapping[str, PooledPredictions]) -> Iterable[MethodPicture]:
     """Yield a confusion matrix for each method, with the most frequent confusions in words."""
-    for method, (classes, true, predicted, _) in answers.items():
+    for method, (classes, true, predicted, _) in predictions.items():
         counts = confusion_counts(true.tolist(), predicted.tolist(), len(classes))
         words = "; ".join(frequent_confusions(counts, classes)) or "no image was misclassified"
         caption = f"{int((true != predicted).sum())} of {len(true)} wrong: {words}."
@@ -180,9 +180,9 @@ def confusion_pictures(answers: Mapping[str, Pooled]) -> Iterable[MethodPicture]
         yield MethodPicture(method, as_svg(confusion_matrix(counts, classes)), alt, caption)
 
 
-def calibration_pictures(answers: Mapping[str, Pooled]) -> Iterable[MethodPicture]:
+def calibration_pictures(predictions: Mapping[str, PooledPredictions]) -> Iterable[MethodPicture]:
     """Yield a reliability diagram for each method, with its expected calibration error in words."""
-    for method, (_, true, predicted, confidences) in answers.items():
+    for method, (_, true, predicted, confidences) in predictions.items():
         right = true == predicted
         error = reliability(confidences.tolist(), right.tolist()).error
         sure, share = f"{confidences.mean():.0%}", f"{right.mean():.0%}"
@@ -191,8 +191,8 @@ def calibration_pictures(answers: Mapping[str, Pooled]) -> Iterable[MethodPictur
         yield MethodPicture(method, as_svg(reliability_diagram(confidences.tolist(), right.tolist())), alt, caption)
 
 
-def within(pictures: Iterable[MethodPicture], n_bytes: int) -> list[MethodPicture]:
-    """Return as many of the pictures, from the first on, as fit into a number of bytes; the rest is not even drawn."""
+def fit_into_bytes(pictures: Iterable[MethodPicture], n_bytes: int) -> list[MethodPicture]:
+    """Return the first pictures that fit into a number of bytes together; the others are not drawn."""
     total = 0
 
     def fits(picture: MethodPicture) -> bool:

@@ -16,55 +16,29 @@ from lmfcn.report.curves import comparison_curves, training_curves
 from lmfcn.report.latent_plots import (
     anchor_figure,
     epoch_frame,
+    illustrative_epoch,
     image_figure,
     latent_figure,
     sample_images,
     shared_limits,
-    telling_epoch,
 )
 from lmfcn.report.prediction_plots import confusion_matrix, reliability_diagram
 from lmfcn.report.style import as_png, as_svg, write_page
 from lmfcn.user_training import Judged, OwnModel
 
-_SHOWN = 20
-
-
-def doubtful_labels(trained: OwnModel) -> list[tuple[str, str, str, str]]:
-    """Return file, label, what the image looks like, and why, for each label to doubt, the likeliest error first."""
-    parts = [part for part in (trained.parts.train, trained.parts.validation) if part is not None]
-    # Not those of `transform`, which may be whitened by the labels that are in doubt.
-    latents = np.concatenate([trained.classifier.model_.latents(part).cpu().numpy() for part in parts])
-    labels = np.concatenate([np.asarray(part.labels) for part in parts])
-    found = audit(latents, labels, _groups(parts))
-    audited = Audited(found, [path for part in parts for path in part.paths], "")
-    return [
-        (
-            audited.names[position],
-            str(found.classes[found.numbers[position]]),
-            str(found.classes[found.likeliest[position]]),
-            "; ".join(doubts(audited, position)),
-        )
-        for position in found.suspects.tolist()[:_SHOWN]
-    ]
-
-
-def _groups(parts: list[ImageCollection]) -> np.ndarray | None:
-    groups = [part.groups for part in parts if part.groups is not None]
-    return np.concatenate(groups) if len(groups) == len(parts) else None
-
-
-_SHOWN_CURVES, _SHOWN_POINTS, _SHOWN_IMAGES = 6, 2000, 18
+_MOST_DOUBTFUL = 20
+_MOST_CURVES, _MOST_POINTS, _MOST_IMAGES = 6, 2000, 18
 
 
 def write_training_report(trained: OwnModel, path: Path, *, name: str) -> None:
-    """Write the page; a file of that name is replaced whole or not at all.
+    """Write the page of a training; an existing file is replaced whole or not at all.
 
     Parameters
     ----------
     trained : OwnModel
     path : Path
     name : str
-        What the page is about, such as the path of the model.
+        Title of the page, such as the path of the model.
     """
     write_page(path, "training.html", {**_training_content(trained), "name": name})
 
@@ -89,26 +63,26 @@ def _training_content(trained: OwnModel) -> dict[str, Any]:
 
 
 def _curves(trained: OwnModel) -> list[tuple[str, str]]:
-    """Return titled curves: of the network, or of the first few networks of one class against all others."""
+    """Return titles and curves of the network, or of the first few networks of one-vs-all."""
     classifier = trained.classifier
-    closing = classifier.closing_history_
+    refit = classifier.closing_history_
     if not isinstance(classifier.best_epoch_, list):
-        curves = training_curves(classifier.history_, classifier.best_epoch_, closing=closing)
+        curves = training_curves(classifier.history_, classifier.best_epoch_, refit=refit)
         return [("Training", as_svg(curves))]
-    closings = [None] * len(classifier.classes_) if closing is None else closing
-    networks = zip(classifier.classes_.tolist(), classifier.history_, classifier.best_epoch_, closings, strict=True)
+    refits = [None] * len(classifier.classes_) if refit is None else refit
+    networks = zip(classifier.classes_.tolist(), classifier.history_, classifier.best_epoch_, refits, strict=True)
     return [
-        (f"Training: {label} against all others", as_svg(training_curves(history, kept, closing=closing)))
-        for label, history, kept, closing in list(networks)[:_SHOWN_CURVES]
+        (f"Training: {label} against all others", as_svg(training_curves(history, selected, refit=refit)))
+        for label, history, selected, refit in list(networks)[:_MOST_CURVES]
     ]
 
 
 def _pictures(judged: Judged) -> dict[str, str]:
     evaluation = judged.evaluation
     order = np.argsort(judged.probabilities[np.arange(len(judged.numbers)), judged.numbers], kind="stable")
-    hardest = order[:_SHOWN_IMAGES]
-    images = [judged.images[int(judged.positions[place])] for place in hardest]
-    captions = [_caption(judged, int(place)) for place in hardest]
+    hardest = order[:_MOST_IMAGES]
+    images = [judged.images[int(judged.positions[index])] for index in hardest]
+    captions = [_caption(judged, int(index)) for index in hardest]
     right = judged.probabilities.argmax(axis=1) == judged.numbers
     return {
         "confusion": as_svg(confusion_matrix(evaluation.confusion, evaluation.classes)),
@@ -117,16 +91,16 @@ def _pictures(judged: Judged) -> dict[str, str]:
     }
 
 
-def _caption(judged: Judged, place: int) -> str:
-    classes, predicted = judged.evaluation.classes, judged.probabilities[place]
-    true, guess = int(judged.numbers[place]), int(predicted.argmax())
-    verdict = "right" if true == guess else f"taken for {classes[guess]}"
-    name = Path(judged.images.paths[int(judged.positions[place])]).name
-    return f"{name[-24:]}\n{classes[true]}, {verdict}\nprobability {predicted[true]:.2f}"
+def _caption(judged: Judged, index: int) -> str:
+    classes, predicted = judged.evaluation.classes, judged.probabilities[index]
+    true, guess = int(judged.numbers[index]), int(predicted.argmax())
+    result = "correct" if true == guess else f"predicted {classes[guess]}"
+    name = Path(judged.images.paths[int(judged.positions[index])]).name
+    return f"{name[-24:]}\n{classes[true]}, {result}\nprobability {predicted[true]:.2f}"
 
 
 def _space(trained: OwnModel) -> Any:
-    """Draw the training images, or as many of them as can be told apart, with all support vectors among them."""
+    """Draw the latents of all support vectors and of a sample of the other images."""
     classifier, parts = trained.classifier, trained.parts
     latents, labels = [classifier.transform(parts.train)], [_labels(parts.train)]
     if parts.validation is not None:
@@ -135,7 +109,7 @@ def _space(trained: OwnModel) -> Any:
     points, names = np.concatenate(latents), np.concatenate(labels)
     support = np.zeros(len(points), dtype=bool)
     support[classifier.support_] = True
-    shown = np.flatnonzero(support | (np.arange(len(points)) % -(-len(points) // _SHOWN_POINTS) == 0))
+    shown = np.flatnonzero(support | (np.arange(len(points)) % -(-len(points) // _MOST_POINTS) == 0))
     numbers = np.searchsorted(classifier.classes_, names[shown])
     return latent_figure(points[shown], numbers, [str(label) for label in classifier.classes_], support[shown])
 
@@ -144,15 +118,40 @@ def _labels(images: ImageCollection) -> np.ndarray:
     return np.asarray(images.labels)
 
 
+def doubtful_labels(trained: OwnModel) -> list[tuple[str, str, str, str]]:
+    """Return file, label, likeliest class and reasons for each doubtful label, the likeliest error first."""
+    parts = [part for part in (trained.parts.train, trained.parts.validation) if part is not None]
+    # Not `transform`, whose latents may be whitened with the doubtful labels.
+    latents = np.concatenate([trained.classifier.model_.latents(part).cpu().numpy() for part in parts])
+    labels = np.concatenate([np.asarray(part.labels) for part in parts])
+    found = audit(latents, labels, _groups(parts))
+    audited = Audited(found, [path for part in parts for path in part.paths], "")
+    return [
+        (
+            audited.names[position],
+            str(found.classes[found.numbers[position]]),
+            str(found.classes[found.likeliest[position]]),
+            "; ".join(doubts(audited, position)),
+        )
+        for position in found.suspects.tolist()[:_MOST_DOUBTFUL]
+    ]
+
+
+def _groups(parts: list[ImageCollection]) -> np.ndarray | None:
+    groups = [part.groups for part in parts if part.groups is not None]
+    return np.concatenate(groups) if len(groups) == len(parts) else None
+
+
 def write_demo_report(result: DemoResult, path: Path) -> None:
-    """Write the page; a file of that name is replaced whole or not at all."""
+    """Write the page of the demonstration; an existing file is replaced whole or not at all."""
     write_page(path, "demo.html", _demo_content(result))
 
 
 def _demo_content(result: DemoResult) -> dict[str, Any]:
-    flat, *_ = result.runs
-    shown = telling_epoch(result.spaces)
+    two_dimensional, *_ = result.runs
+    shown = illustrative_epoch(result.spaces)
     limits = shared_limits(result.spaces)
+    refit = result.runs[1].refit_history
     return {
         "settings": result.settings,
         "passes": Recipe().passes,
@@ -160,35 +159,34 @@ def _demo_content(result: DemoResult) -> dict[str, Any]:
         "best": max(run.test_balanced_accuracy for run in result.runs),
         "samples": as_svg(sample_images(*result.samples)),
         "curves": [
-            (run.name, as_svg(training_curves(run.history, run.kept_epoch, closing=run.closing)))
+            (run.name, as_svg(training_curves(run.history, run.selected_epoch, refit=run.refit_history)))
             for run in result.runs[:2]
         ],
-        "n_closing": 0 if result.runs[1].closing is None else len(result.runs[1].closing) - 1,
+        "n_refit_epochs": 0 if refit is None else len(refit) - 1,
         "comparison": as_svg(comparison_curves({run.name: run.history for run in result.runs})),
         "anchors": as_svg(anchor_figure(result.spaces[shown], result.train_labels, limits), adapts=False),
         "anchors_epoch": shown,
         "frames": [
-            as_png(epoch_frame(space, result.train_labels, limits, _frame_title(flat, epoch)))
+            as_png(epoch_frame(space, result.train_labels, limits, _frame_title(two_dimensional, epoch)))
             for epoch, space in enumerate(result.spaces)
         ],
-        "flat": _row(flat),
         "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
         "versions": {"lmfcn": __version__, **{name: version(name) for name in ("torch", "scikit-learn", "numpy")}},
     }
 
 
 def _row(run: DemoRun) -> dict[str, Any]:
-    kept, support = run.history[run.kept_epoch], getattr(run.history[0], "n_support", None)
+    selected, support = run.history[run.selected_epoch], getattr(run.history[0], "n_support", None)
     return {
         "name": run.name,
         "weights": run.n_weights,
-        "kept_epoch": run.kept_epoch,
-        "train": kept.train_balanced_accuracy,
-        "validation": kept.validation_balanced_accuracy,
+        "selected_epoch": run.selected_epoch,
+        "train": selected.train_balanced_accuracy,
+        "validation": selected.validation_balanced_accuracy,
         "test": run.test_balanced_accuracy,
-        "support": None if support is None else (support, getattr(kept, "n_support")),  # noqa: B009
+        "support": None if support is None else (support, getattr(selected, "n_support")),  # noqa: B009
         "images": sum(
-            sum(phase.column("n_backpropagated")) for phase in (run.history, run.closing) if phase is not None
+            sum(phase.column("n_backpropagated")) for phase in (run.history, run.refit_history) if phase is not None
         ),
         "seconds": run.seconds,
     }
@@ -196,8 +194,8 @@ def _row(run: DemoRun) -> dict[str, Any]:
 
 def _frame_title(run: DemoRun, epoch: int) -> str:
     record = run.history[epoch]
-    kept = ", kept" if epoch == run.kept_epoch else ""
+    mark = ", selected" if epoch == run.selected_epoch else ""
     return (
-        f"epoch {epoch}{kept}: {getattr(record, 'n_support')} support vectors,"  # noqa: B009
+        f"epoch {epoch}{mark}: {getattr(record, 'n_support')} support vectors,"  # noqa: B009
         f" validation {record.validation_balanced_accuracy:.3f}"
     )

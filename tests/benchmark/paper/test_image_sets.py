@@ -12,8 +12,8 @@ from lmfcn.benchmark.paper.image_sets import (
     check_source,
     collection_of,
     digest_of_source,
-    published_parts,
-    thinned,
+    limit_per_class,
+    split_published,
 )
 from lmfcn.data.collection import ImageCollection
 from published_trees import make_trees
@@ -37,15 +37,15 @@ def source_of(roots, images, *, binary, **others):
 )
 def test_every_task_is_divided_by_groups(roots, images, binary, n_classes):
     source = source_of(roots, images, binary=binary)
-    parts = published_parts(source, 0)
+    parts = split_published(source, 0)
     sides = (parts.train, parts.validation, parts.test)
     assert all(len(np.unique(side.labels)) == n_classes for side in sides)
     assert parts.train.images[0].shape == (16, 16, 3)
     if images != "BACH":  # which tells nothing about patients
         groups = [set(side.images.groups) for side in sides]
         assert len(set.union(*groups)) == sum(map(len, groups))
-    assert pickle.loads(pickle.dumps(partial(published_parts, source)))(0).fingerprint() == parts.fingerprint()
-    assert published_parts(source, 1).fingerprint() != parts.fingerprint()
+    assert pickle.loads(pickle.dumps(partial(split_published, source)))(0).fingerprint() == parts.fingerprint()
+    assert split_published(source, 1).fingerprint() != parts.fingerprint()
 
 
 def test_groups_can_be_given_up(roots):
@@ -65,7 +65,7 @@ def test_whole_salzburg_images_are_cut_into_tiles_that_stay_together(tmp_path, r
 
 def test_thinned_takes_a_class_evenly():
     images = ImageCollection(np.zeros((13, 8, 8), np.uint8), labels=["a"] * 10 + ["b"] * 3)
-    assert thinned(images, 4).sources.tolist() == [0, 3, 6, 9, 10, 11, 12]
+    assert limit_per_class(images, 4).sources.tolist() == [0, 3, 6, 9, 10, 11, 12]
 
 
 def test_incomplete_copies_and_small_classes_are_spoken_of(roots):

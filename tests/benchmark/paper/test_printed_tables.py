@@ -5,14 +5,14 @@ import pytest
 
 from lmfcn.benchmark.measure import METHODS
 from lmfcn.benchmark.paper.printed_tables import (
-    METHOD_OF,
+    METHODS_BY_LABEL,
     TITLES,
     check_rows_left,
     chosen_labels,
     printed_rows,
     rows_of,
 )
-from lmfcn.benchmark.paper.profiles import OURS, PRESET, PROFILES, changes_of
+from lmfcn.benchmark.paper.profiles import OURS, PAPER, PROFILES, changes_of
 
 
 def test_every_row_of_the_three_tables_is_there():
@@ -64,18 +64,18 @@ def test_our_defaults_stand_beside_the_first_lmfcn_of_every_set():
     assert {row.method for row in rows} <= set(METHODS)
     bach = [(row.label, row.method, row.task.name) for row in rows if row.printed.images == "BACH"]
     assert bach[:3] == [
-        ("LMFCN", PRESET, "BACH"),
+        ("LMFCN", PAPER, "BACH"),
         ("LMFCN, our defaults", OURS, "BACH"),
         ("CNN-CE", "CNN-CE", "BACH"),
     ]
     assert bach[6:10] == [
-        ("LMFCN-59", PRESET, "BACH, 59 dimensions"),
+        ("LMFCN-59", PAPER, "BACH, 59 dimensions"),
         ("LMFCN, our defaults", OURS, "BACH"),  # the same runs as in table 2
-        ("LMFCN-162", PRESET, "BACH, 162 dimensions"),
+        ("LMFCN-162", PAPER, "BACH, 162 dimensions"),
         ("GLCM", "GLCM", "BACH"),
     ]
     assert bach[12:15] == [
-        ("LMFCN", PRESET, "BACH, 4 classes"),
+        ("LMFCN", PAPER, "BACH, 4 classes"),
         ("LMFCN, our defaults", OURS, "BACH, 4 classes"),
         ("CNN", "CNN multiclass", "BACH, 4 classes"),
     ]
@@ -90,15 +90,15 @@ def test_quick_runs_have_names_of_their_own():
 def test_the_full_profile_is_the_papers_setting():
     full = PROFILES["full"]
     two = changes_of(full, 16, {}, many=False)
-    assert two[PRESET] == {"latent_dim": 16, "epochs": 15}
+    assert two[PAPER] == {"latent_dim": 16, "epochs": 15}
     assert two["CNN-CE"] == two["CNN-H"] == {"latent_dim": 16, "epochs": 100}
     assert two[OURS] == {}
     many = changes_of(full, 16, {"ResNet18": "weights.pth"}, many=True)
-    assert many[PRESET]["epochs"] == 10
+    assert many[PAPER]["epochs"] == 10
     assert many["CNN multiclass"]["epochs"] == 400
     assert many["ResNet18"] == {"weights": "weights.pth"}
     assert METHODS["ResNet18"]().n_components == 16
-    assert METHODS[PRESET]().preset == "paper"
+    assert METHODS[PAPER]().preset == "paper"
     assert (full.repeats, full.figure_epochs, full.is_quick) == (5, 20, False)
     assert PROFILES["quick"].is_quick
     assert (full.tag, full.warning) == ("", "")
@@ -135,14 +135,14 @@ def test_every_other_setting_is_named(profile, changes, tag, words):
 
 
 def test_every_label_of_the_tables_is_taken_and_stands_for_itself():
-    assert list(METHOD_OF) == [
+    assert list(METHODS_BY_LABEL) == [
         *("LMFCN", "LMFCN, our defaults", "CNN-CE", "CNN-H", "ResNet18", "InceptionV3"),
         *("LMFCN-59", "LMFCN-162", "GLCM", "LBP", "PFTAS", "CNN"),
     ]
-    assert set(METHOD_OF.values()) <= set(METHODS)
-    for label in METHOD_OF:
+    assert set(METHODS_BY_LABEL.values()) <= set(METHODS)
+    for label in METHODS_BY_LABEL:
         assert chosen_labels([label]) == [label]
-    assert chosen_labels([",".join(METHOD_OF)]) == chosen_labels([]) == list(METHOD_OF)
+    assert chosen_labels([",".join(METHODS_BY_LABEL)]) == chosen_labels([]) == list(METHODS_BY_LABEL)
 
 
 @pytest.mark.parametrize(

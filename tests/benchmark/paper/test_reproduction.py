@@ -9,14 +9,14 @@ import pytest
 
 from lmfcn.benchmark import scheduler as studies
 from lmfcn.benchmark.paper.profiles import PROFILES
+from lmfcn.benchmark.paper.reproduced_tables import HEADINGS, Outcome, summary_sentence, table_lines, write_tables
 from lmfcn.benchmark.paper.reproduction import Request, prepare
-from lmfcn.benchmark.paper.side_by_side import HEADINGS, Outcome, in_words, lines_of, write_tables
 from lmfcn.benchmark.runs import Run, read_lines
 from lmfcn.benchmark.statistics import summarize
 from lmfcn.method.history import TrainingError
 from published_trees import make_trees
 
-PRESET = "LMFCN, paper's preset"
+PAPER = "LMFCN, paper's preset"
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_a_set_that_is_not_given_is_missing_and_not_faked(quick, measured):
     assert {row.printed.images for row in reproduction.measurable} == {"Gaussian"}
     assert reproduction.run(silent) == []
     assert {cell.task for cell in measured} == {"Gaussian, quick", "Gaussian, 59 dimensions, quick"}
-    lines = lines_of(reproduction, 2)
+    lines = table_lines(reproduction, 2)
     assert len(lines) == 30
     bach = lines[0]
     assert (bach.runs, bach.remark) == ([], "not run: the images were not given (--bach DIR)")
@@ -77,7 +77,7 @@ def test_our_figures_stand_beside_the_papers_with_the_difference(quick, measured
     reproduction = prepare(quick)
     reproduction.run(silent)
     assert len(measured) == len(set(measured)) == 2 * 8
-    (line,) = (line for line in lines_of(reproduction, 2) if line.row.label == "LMFCN" and line.runs)
+    (line,) = (line for line in table_lines(reproduction, 2) if line.row.label == "LMFCN" and line.runs)
     assert dict(zip(HEADINGS, line.entries, strict=True)) == {
         "images": "Gaussian",
         "method": "LMFCN",
@@ -96,7 +96,7 @@ def test_our_figures_stand_beside_the_papers_with_the_difference(quick, measured
         "remark": "",
     }
     # Table 2 of the Gaussian images: 0.999, 1 and 1 against our 0.95.
-    assert in_words(lines_of(reproduction, 2)) == (
+    assert summary_sentence(table_lines(reproduction, 2)) == (
         "3 of the paper's 25 rows are measured, and 1 of our defaults. Our mean test balanced accuracy differs from the"
         " paper's by 0.050 in the median row; the largest difference, ours minus the paper's, is -0.050 (Gaussian,"
         " CNN-CE)."
@@ -140,9 +140,9 @@ def test_an_interrupted_table_goes_on(quick, measured):
     reproduction.run(silent, stop_at_the_third)
     assert len(measured) == 2
     assert "Runs that are there: 2 of 8. The same command goes on." in Outcome(reproduction, [], [], "").remarks
-    (partial,) = (line for line in lines_of(reproduction, 2) if line.runs)
+    (partial,) = (line for line in table_lines(reproduction, 2) if line.runs)
     assert partial.remark == ""
-    assert {line.remark for line in lines_of(reproduction, 2)} >= {"", "not measured yet"}
+    assert {line.remark for line in table_lines(reproduction, 2)} >= {"", "not measured yet"}
     reproduction.run(silent)
     assert len(measured) == len(reproduction.cells) == 8
 
@@ -153,7 +153,7 @@ def test_all_tables_of_all_sets(roots, tmp_path, measured):
     reproduction.run(silent)
     tasks = {cell.task.removesuffix(", quick") for cell in measured}
     assert {"BACH, 162 dimensions", "BreaKHis, 8 classes", "CRC, 59 dimensions", "Salzburg", "CRC, 8 classes"} <= tasks
-    lines = [line for table in (2, 3, 4) for line in lines_of(reproduction, table)]
+    lines = [line for table in (2, 3, 4) for line in table_lines(reproduction, table)]
     assert {line.row.label for line in lines if not line.runs} == {"ResNet18", "InceptionV3"}
     outcome = Outcome(reproduction, [], ["BACH, LBP, seed 0: Bad."], "lmfcn reproduce all")
     assert outcome.remarks[-1] == "A training failed: BACH, LBP, seed 0: Bad."
@@ -186,7 +186,10 @@ def test_our_defaults_are_no_rows_of_the_paper(quick, measured):
     reproduction = prepare(replace(quick, only=["LMFCN, our defaults"], repeats=1))
     reproduction.run(silent)
     assert len(measured) == 1
-    assert in_words(lines_of(reproduction, 2)) == "0 of the paper's 25 rows are measured, and 1 of our defaults."
+    assert (
+        summary_sentence(table_lines(reproduction, 2))
+        == "0 of the paper's 25 rows are measured, and 1 of our defaults."
+    )
 
 
 def test_runs_come_under_the_names_of_their_rows(quick, measured):
@@ -232,10 +235,10 @@ def test_a_training_that_fails_leaves_its_row_open(quick, monkeypatch):
 def test_runs_of_real_methods_tell_everything(tmp_path, monkeypatch):
     tiny = replace(PROFILES["quick"], n_gaussians=(8, 6, 6), lmfcn_epochs=1, size=16, repeats=1)
     monkeypatch.setitem(PROFILES, "quick", tiny)
-    reproduction = prepare(Request(["table2"], tmp_path, "quick", only=[PRESET]))
+    reproduction = prepare(Request(["table2"], tmp_path, "quick", only=[PAPER]))
     assert reproduction.run(silent) == []
     (run,) = read_lines(tmp_path / "runs.jsonl")
-    assert (run.method, run.seed, run.n_train, run.n_test) == (PRESET, 0, 16, 12)
+    assert (run.method, run.seed, run.n_train, run.n_test) == (PAPER, 0, 16, 12)
     assert (run.settings["latent_dim"], run.settings["preset"], run.settings["epochs"]) == (16, "paper", 1)
     assert len(run.split) == len(run.digest) == 32
     assert run.machine["cores"] >= 1

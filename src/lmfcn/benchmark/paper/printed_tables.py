@@ -2,7 +2,7 @@
 
 printed.csv was taken from the source of J. de Matos, L. E. S. Oliveira, A. de S. Britto Jr. and A. L. Koerich,
 *Large-Margin Representation Learning for Texture Classification*, Pattern Recognition Letters, tables 2, 3 and 4 (the
-first table is that of the network). Rows, names and figures are the paper's, and so is their order.
+first table describes the network). Rows, names, numbers and their order are the paper's.
 """
 
 import csv
@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
-from lmfcn.benchmark.measure import divided_at_commas
-from lmfcn.benchmark.paper.profiles import LATENT_DIM, OURS, PRESET
-from lmfcn.benchmark.runs import Cell
+from lmfcn.benchmark.measure import split_names
+from lmfcn.benchmark.paper.profiles import LATENT_DIM, OURS, PAPER
+from lmfcn.benchmark.runs import RunKey
 from lmfcn.benchmark.statistics import Summary
 
 REPEATS = 5
@@ -22,11 +22,11 @@ TITLES = {
     3: "LMFCN and handcrafted features",
     4: "More than two classes",
 }
-"""Tables by their number in the paper, and in a few words what they compare."""
+"""Tables by their number in the paper, with what they compare."""
 
 
 @dataclass(frozen=True)
-class Printed:
+class PrintedRow:
     """A row of one of the paper's tables: balanced accuracies of five repetitions.
 
     Attributes
@@ -38,7 +38,7 @@ class Printed:
     method : str
     train, validation, test : Summary
     epoch : int or None
-        The epoch of the best validation accuracy, which only table 2 tells and only of what is trained.
+        The epoch with the best validation accuracy; only in table 2, and only for trained methods.
     """
 
     table: int
@@ -51,7 +51,7 @@ class Printed:
 
 
 @cache
-def printed_rows() -> tuple[Printed, ...]:
+def printed_rows() -> tuple[PrintedRow, ...]:
     """Return all rows in the paper's order.
 
     Examples
@@ -64,8 +64,8 @@ def printed_rows() -> tuple[Printed, ...]:
         return tuple(_row(entries) for entries in csv.DictReader(file))
 
 
-def _row(entries: dict[str, str]) -> Printed:
-    return Printed(
+def _row(entries: dict[str, str]) -> PrintedRow:
+    return PrintedRow(
         table=int(entries["table"]),
         images=entries["images"],
         method=entries["method"],
@@ -76,77 +76,81 @@ def _row(entries: dict[str, str]) -> Printed:
     )
 
 
-def _summary(entries: dict[str, str], part: str) -> Summary:
-    return Summary(float(entries[part]), float(entries[f"{part}_deviation"]), REPEATS)
+def _summary(entries: dict[str, str], subset: str) -> Summary:
+    return Summary(float(entries[subset]), float(entries[f"{subset}_deviation"]), REPEATS)
 
 
 _N_CLASSES = {"BACH": 4, "BreaKHis": 8, "CRC": 8}
-"""Of the tasks of table 4."""
+"""Numbers of classes in table 4."""
 
-_METHODS = {"LMFCN": PRESET, "LMFCN-59": PRESET, "LMFCN-162": PRESET, "CNN": "CNN multiclass"}
-"""Names in our study of what the paper calls otherwise."""
+_METHODS = {"LMFCN": PAPER, "LMFCN-59": PAPER, "LMFCN-162": PAPER, "CNN": "CNN multiclass"}
+"""Names in `lmfcn.benchmark.measure.METHODS` of methods that have another name in the paper."""
+
+_LABELS = {"LMFCN": PAPER}
+"""Our labels of rows that have another name in the paper."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """Images, and the setting that all methods have on them.
+    """A set of images, and the settings of all methods on it.
 
     Attributes
     ----------
     images : str
         The paper's name of the set.
     latent_dim : int
-        Of the paper's preset and the CNNs.
-    many : bool
-        Whether it is the task with more than two classes.
+        Of LMFCN (paper) and the CNNs.
+    multiclass : bool
+        Whether it has more than two classes.
     quick : bool
     """
 
     images: str
     latent_dim: int
-    many: bool
+    multiclass: bool
     quick: bool
 
     @property
     def name(self) -> str:
-        """What the runs of this task are known by."""
+        """The name of this task in the file of runs."""
         dimensions = "" if self.latent_dim == LATENT_DIM else f", {self.latent_dim} dimensions"
-        classes = f", {_N_CLASSES[self.images]} classes" if self.many else ""
+        classes = f", {_N_CLASSES[self.images]} classes" if self.multiclass else ""
         return f"{self.images}{classes}{dimensions}{', quick' if self.quick else ''}"
 
     @property
-    def division(self) -> str:
-        """What its images and their division are known by, which are the same for all dimensions."""
+    def split_name(self) -> str:
+        """The name of its images and splits, which do not depend on the latent dimensions."""
         return replace(self, latent_dim=LATENT_DIM).name
 
 
 @dataclass(frozen=True)
 class Row:
-    """One of our rows beside the paper's.
+    """A row of our tables, with the row of the paper that it is compared with.
 
     Attributes
     ----------
-    printed : Printed
-        What the paper has; our own defaults stand beside its first LMFCN of the same set.
+    printed : PrintedRow
+        The paper's row; that of our LMFCN is the paper's first LMFCN on the same images.
     label : str
+        Name of the row in our tables.
     task : Task
     method : str
         Its name in `lmfcn.benchmark.measure.METHODS`.
     """
 
-    printed: Printed
+    printed: PrintedRow
     label: str
     task: Task
     method: str
 
     @property
     def is_ours(self) -> bool:
-        """Whether the paper has no such row: that of our own defaults."""
+        """Whether this is the row of our LMFCN, which the paper does not have."""
         return self.method == OURS
 
-    def cell(self, seed: int) -> Cell:
-        """Return what the run of one repetition is known by."""
-        return Cell(self.task.name, self.method, seed)
+    def key(self, seed: int) -> RunKey:
+        """Return the key of the run of one repetition."""
+        return RunKey(self.task.name, self.method, seed)
 
 
 def rows_of(tables: Collection[int], *, quick: bool) -> list[Row]:
@@ -155,63 +159,63 @@ def rows_of(tables: Collection[int], *, quick: bool) -> list[Row]:
     Examples
     --------
     >>> [row.label for row in rows_of([3], quick=False)][:4]
-    ['LMFCN-59', 'LMFCN, our defaults', 'LMFCN-162', 'GLCM']
+    ['LMFCN-59', 'LMFCN', 'LMFCN-162', 'GLCM']
     """
     rows = []
     for printed in printed_rows():
         if printed.table in tables:
-            rows += _answers(printed, quick=quick)
+            rows += _our_rows(printed, quick=quick)
     return rows
 
 
-def _answers(printed: Printed, *, quick: bool) -> list[Row]:
-    many = printed.table == 4
+def _our_rows(printed: PrintedRow, *, quick: bool) -> list[Row]:
+    multiclass = printed.table == 4
     dimensions = int(printed.method.partition("-")[2]) if printed.method.startswith("LMFCN-") else LATENT_DIM
-    task = Task(printed.images, dimensions, many, quick)
-    rows = [Row(printed, printed.method, task, _METHODS.get(printed.method, printed.method))]
+    task = Task(printed.images, dimensions, multiclass, quick)
+    label, method = (names.get(printed.method, printed.method) for names in (_LABELS, _METHODS))
+    rows = [Row(printed, label, task, method)]
     if printed.method in ("LMFCN", "LMFCN-59"):
-        rows.append(Row(printed, f"{OURS}, our defaults", Task(printed.images, LATENT_DIM, many, quick), OURS))
+        rows.append(Row(printed, OURS, Task(printed.images, LATENT_DIM, multiclass, quick), OURS))
     return rows
 
 
-METHOD_OF = {row.label: row.method for row in rows_of((2, 3, 4), quick=False)}
-"""The labels of all tables, and the names of their methods in `lmfcn.benchmark.measure.METHODS`."""
+METHODS_BY_LABEL = {row.label: row.method for row in rows_of((2, 3, 4), quick=False)}
+"""The labels of all rows, with the names of their methods in `lmfcn.benchmark.measure.METHODS`."""
 
 
 def chosen_labels(only: Sequence[str]) -> list[str]:
-    """Return the labels by these names, all if there are none.
+    """Return the labels of the rows with these names; all labels if there are no names.
 
-    Upper and lower case do not matter, and several names may be joined by commas. Names of methods in `lmfcn compare`
-    stand for all their rows, unless a label of that name means another one: "LMFCN" is the paper's, as in the tables.
+    Upper and lower case do not matter, and several names may be joined by commas. A name is the label of a row, or the
+    name of a method in `lmfcn compare`, which stands for all its rows.
 
     Examples
     --------
-    >>> chosen_labels(["lbp,LMFCN, our defaults"])
-    ['LMFCN, our defaults', 'LBP']
-    >>> chosen_labels(["LMFCN, paper's preset"])
-    ['LMFCN', 'LMFCN-59', 'LMFCN-162']
+    >>> chosen_labels(["lbp,LMFCN"])
+    ['LMFCN', 'LBP']
+    >>> chosen_labels(["LMFCN (paper)"])
+    ['LMFCN (paper)', 'LMFCN-59', 'LMFCN-162']
     """
-    known = {
-        method.lower(): [label for label in METHOD_OF if METHOD_OF[label] == method] for method in METHOD_OF.values()
+    known = {label.lower(): [label] for label in METHODS_BY_LABEL}
+    known |= {
+        method.lower(): [label for label in METHODS_BY_LABEL if METHODS_BY_LABEL[label] == method]
+        for method in METHODS_BY_LABEL.values()
     }
-    known |= {label.lower(): [label] for label in METHOD_OF}
-    names = divided_at_commas(only, known)
+    names = split_names(only, known)
     for name in names:
         if name not in known:
-            raise ValueError(f"--only must name rows of the tables, got {name!r}; there are {_listed(METHOD_OF)}.")
+            raise ValueError(
+                f"--only must name rows of the tables, got {name!r}; there are {'; '.join(METHODS_BY_LABEL)}."
+            )
     if only and not names:
-        raise ValueError(f"--only names no row; there are {_listed(METHOD_OF)}.")
+        raise ValueError(f"--only names no row; there are {'; '.join(METHODS_BY_LABEL)}.")
     wanted = {label for name in names for label in known[name]}
-    return [label for label in METHOD_OF if label in wanted or not only]
+    return [label for label in METHODS_BY_LABEL if label in wanted or not only]
 
 
 def check_rows_left(rows: Sequence[Row], chosen: Collection[str]) -> None:
-    """Refuse a choice of labels that leaves no row of the tables that were asked for."""
+    """Raise ValueError if the chosen labels leave no row of the requested tables."""
     labels = dict.fromkeys(row.label for row in rows)
     if labels and not any(label in chosen for label in labels):
         tables = " and ".join(f"table {table}" for table in sorted({row.printed.table for row in rows}))
-        raise ValueError(f"--only leaves no row of {tables}; there are {_listed(labels)}.")
-
-
-def _listed(labels: Collection[str]) -> str:
-    return "; ".join(labels)
+        raise ValueError(f"--only leaves no row of {tables}; there are {'; '.join(labels)}.")

@@ -1,4 +1,4 @@
-"""How much of the paper is run: the full settings or a quick check; the trainings of figures 1 and 3."""
+"""Settings of a reproduction, full or quick, and the trainings that figures 1 and 3 show."""
 
 import time
 from collections.abc import Mapping
@@ -10,19 +10,19 @@ import numpy as np
 from sklearn.metrics import balanced_accuracy_score
 
 from lmfcn.benchmark.measure import Changes
-from lmfcn.benchmark.tasks import Parts, gaussians
+from lmfcn.benchmark.tasks import SplitData, gaussians
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.method.anchors import LatentSpace
 from lmfcn.method.history import EpochRecord, History
 
-OURS, PRESET = "LMFCN", "LMFCN, paper's preset"
+OURS, PAPER = "LMFCN", "LMFCN (paper)"
 LATENT_DIM = 16
-"""Of table 2; the paper does not tell that of table 4, which is taken to be the same."""
+"""Of table 2. The paper does not give that of table 4; it is taken to be the same."""
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Sizes and lengths of all runs.
+    """Image sizes, numbers of images and epochs of all runs.
 
     Attributes
     ----------
@@ -31,17 +31,17 @@ class Profile:
         Side of the images in pixels.
     repeats : int
     n_per_class : int or None
-        Most images per class of a published set with two classes, and in `n_per_many` of one with more.
+        Largest number of images per class of a published set with two classes; `n_per_many`: with more.
     n_gaussians : three ints
-        Gaussian images per class to learn from, to choose by and to test on.
+        Gaussian images per class for training, validation and test.
     lmfcn_epochs, per_class_epochs : int
-        Of the paper's preset with two classes, and of each of its networks with more.
+        Of LMFCN (paper) with two classes, and of each of its networks with more.
     cnn_epochs, multiclass_epochs : int
         Of the CNNs with two classes and with more.
     figure_epochs : int
         Of the training that figures 1 and 3 show.
     ours : mapping
-        What differs from this package's defaults.
+        Parameters of LMFCN that differ from the defaults.
     """
 
     name: str
@@ -59,12 +59,12 @@ class Profile:
 
     @property
     def is_quick(self) -> bool:
-        """Whether runs are known by names of their own, as those of another setting."""
+        """Whether it is the quick profile, whose tasks have names of their own."""
         return self.name == "quick"
 
     @property
     def tag(self) -> str:
-        """What headings must say of a setting that is not the full profile; nothing for that itself.
+        """An addition to headings for settings other than the full profile; empty for the full profile.
 
         Examples
         --------
@@ -72,24 +72,24 @@ class Profile:
         >>> replace(PROFILES["full"], size=64, repeats=1).tag
         'images of 64 pixels, 1 repetition'
         """
-        return "quick profile" if self.is_quick else ", ".join(told for told, _ in self._differences())
+        return "quick profile" if self.is_quick else ", ".join(ours for ours, _ in self._differences())
 
     @property
     def warning(self) -> str:
-        """A sentence or two for every page and table, of a setting that is not the full profile."""
+        """A warning for every page and table, for settings other than the full profile; else empty."""
         differences = self._differences()
-        told = [f"{ours} instead of {full}" for ours, full in differences]
+        changes = [f"{ours} instead of {full}" for ours, full in differences]
         if self.is_quick:
             return (
-                f"This is the quick profile: {', '.join(['few images', 'few epochs', *told])}. It shows that everything"
+                f"This is the quick profile: {', '.join(['few images', 'few epochs', *changes])}. It shows that everything"
                 " runs; its figures say nothing about the paper's."
             )
-        if not told:
+        if not changes:
             return ""
-        return f"This is not the full profile: {', '.join(told)}. {self._consequence()}"
+        return f"This is not the full profile: {', '.join(changes)}. {self._consequence()}"
 
     def _differences(self) -> list[tuple[str, str]]:
-        """Return what a user may have changed, and what the full profile has there."""
+        """Return size and repetitions where they differ from the full profile, each with the value of that."""
         full = PROFILES["full"]
         pixels = f"images of {self.size} pixels", f"{full.size}"
         repetitions = f"{self.repeats} repetition{'s' * (self.repeats != 1)}", f"{full.repeats}"
@@ -121,23 +121,23 @@ PROFILES = {
 }
 
 
-def changes_of(profile: Profile, latent_dim: int, weights: Mapping[str, Path], *, many: bool) -> Changes:
-    """Return what differs from the defaults of each method.
+def changes_of(profile: Profile, latent_dim: int, weights: Mapping[str, Path], *, multiclass: bool) -> Changes:
+    """Return the parameters that differ from the defaults, by method.
 
     Parameters
     ----------
     profile : Profile
     latent_dim : int
-        Of the paper's preset and of the CNNs; our own defaults have theirs.
+        Of LMFCN (paper) and the CNNs; our LMFCN keeps its own.
     weights : mapping of paths
         Files for the pretrained networks, by method.
-    many : bool
+    multiclass : bool
         Whether there are more than two classes.
     """
     cnn = {"latent_dim": latent_dim, "epochs": profile.cnn_epochs}
-    epochs = profile.per_class_epochs if many else profile.lmfcn_epochs
+    epochs = profile.per_class_epochs if multiclass else profile.lmfcn_epochs
     return {
-        PRESET: {"latent_dim": latent_dim, "epochs": epochs},
+        PAPER: {"latent_dim": latent_dim, "epochs": epochs},
         OURS: dict(profile.ours or {}),
         "CNN-CE": cnn,
         "CNN-H": cnn,
@@ -148,27 +148,27 @@ def changes_of(profile: Profile, latent_dim: int, weights: Mapping[str, Path], *
 
 SEED = 0
 SV_CLOSE = {"figure1": 3, "figure3": 5}
-"""Anchors of each support vector: the paper tells of three in figure 1, and of five in the training of figure 3."""
+"""Anchors of each support vector: three in the paper's figure 1, five in the training of figure 3."""
 
 PARAMETERS: dict[str, dict[str, Any]] = {
-    PRESET: {"preset": "paper"},
+    PAPER: {"preset": "paper"},
     OURS: {"keep_untrained": False, "whiten": False, "closing_epochs": 0},
 }
-"""What differs from the defaults, by name; the figure then shows all images and all that the SVM sees."""
+"""Parameters that differ from the defaults. Figures then show all images, and everything that the SVM is fitted on."""
 
 
 @dataclass(frozen=True)
-class FlatTraining:
-    """One training in two dimensions.
+class FigureTraining:
+    """A training in two dimensions that a figure shows.
 
     Attributes
     ----------
     name : str
         A key of `PARAMETERS`.
     history : History of EpochRecord
-    kept_epoch : int
+    selected_epoch : int
     test_balanced_accuracy : float
-        Of the kept epoch.
+        Of the selected epoch.
     spaces : list of LatentSpace
         Epoch by epoch.
     labels : array of int (n,)
@@ -178,34 +178,37 @@ class FlatTraining:
 
     name: str
     history: History[EpochRecord]
-    kept_epoch: int
+    selected_epoch: int
     test_balanced_accuracy: float
     spaces: list[LatentSpace]
     labels: np.ndarray
     seconds: float
 
 
-def flat_parameters(profile: Profile, name: str, sv_close: int) -> dict[str, Any]:
+def figure_parameters(profile: Profile, name: str, sv_close: int) -> dict[str, Any]:
     """Return the parameters of a figure's training."""
     anchors = {"sv_close": sv_close, "wr_close": 1, "sh_close": 0}
     return {"latent_dim": 2, **anchors, "epochs": profile.figure_epochs, "random_state": SEED, **PARAMETERS[name]}
 
 
-def train_flat(profile: Profile, name: str, sv_close: int, *, verbose: bool = False) -> FlatTraining:
+def train_for_figure(profile: Profile, name: str, sv_close: int, *, verbose: bool = False) -> FigureTraining:
     """Train on the Gaussian images of the first repetition."""
-    parts = figure_images(profile)
+    data = figure_images(profile)
     spaces: list[LatentSpace] = []
     model = LMFCNClassifier(
-        **flat_parameters(profile, name, sv_close), on_epoch=lambda _, space: spaces.append(space), verbose=verbose
+        **figure_parameters(profile, name, sv_close), on_epoch=lambda _, space: spaces.append(space), verbose=verbose
     )
     start = time.perf_counter()
-    model.fit(*parts.train, validation=parts.validation)
+    model.fit(*data.train, validation=data.validation)
     seconds = time.perf_counter() - start
-    score = float(balanced_accuracy_score(parts.test.labels, model.predict(parts.test.images)))
-    history, kept = cast("History[EpochRecord]", model.history_), cast("int", model.best_epoch_)  # of two classes
-    return FlatTraining(name, history, kept, score, spaces, parts.train.labels, seconds)
+    score = float(balanced_accuracy_score(data.test.labels, model.predict(data.test.images)))
+    history, selected = (
+        cast("History[EpochRecord]", model.history_),
+        cast("int", model.best_epoch_),
+    )  # two classes: one network
+    return FigureTraining(name, history, selected, score, spaces, data.train.labels, seconds)
 
 
-def figure_images(profile: Profile) -> Parts:
+def figure_images(profile: Profile) -> SplitData:
     """Return the images of both figures."""
     return gaussians(Path(), SEED, size=profile.size, counts=profile.n_gaussians)

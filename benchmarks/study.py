@@ -1,16 +1,15 @@
-"""Every method on the same divisions of the same images, given the same care.
+"""Measure every method on the same splits of the same images, with the same tuning.
 
-python -m lmfcn.experiments.study DATA --tasks lung neu-20 gaussians --seeds 0 1 2 --output study.jsonl
+python benchmarks/study.py DATA --tasks lung neu-20 gaussians --seeds 0 1 2 --output study.jsonl
 
 DATA holds `neu` and `usptex` (a folder per class) and `lung` (a table groups.csv with path, label and group);
-Gaussians are drawn, and the textures come with scikit-image. LMFCN runs with its defaults. Learning rate, weight decay
-and whether to start and to mirror images as LMFCN does are chosen for every comparator that trains among four
-candidates by the validation images of seed 0; the other seeds, and the other tasks of the same images, use that choice.
-(Some of those validation images are test images of other seeds, which can only help the comparators.) Test images are
-looked at once per run. Every run is a line of JSON in the output file; those that are there already are not repeated,
-so the work can be spread over days; --jobs spreads it over cores, --scheduler over the machines of a dask cluster, and
-the numbers are the same.
-With --table the lines are printed as tables and nothing is run.
+Gaussians are drawn, and the textures come with scikit-image. LMFCN runs with its defaults. Every baseline that trains
+is tuned: the validation images of seed 0 choose among four candidates of learning rate, weight decay, first filters
+and augmentation. The other seeds, and the other tasks of the same images, use that choice. (Some of those validation
+images are test images of other seeds, which can only help the baselines.) Test images are predicted once per run.
+Every run is a line of JSON in the output file, and finished runs are not repeated, so a study can be continued at any
+time. --jobs uses several cores, --scheduler the machines of a dask cluster; the numbers are the same.
+With --table the runs of the file are printed as tables and nothing is run.
 """
 
 import argparse
@@ -23,19 +22,19 @@ from typing import NoReturn
 from lmfcn.benchmark.measure import CHANGES, METHODS, NEED_WEIGHTS
 from lmfcn.benchmark.runs import read_runs
 from lmfcn.benchmark.scheduler import Study
-from lmfcn.benchmark.tables import all_tables, comparison
+from lmfcn.benchmark.tables import all_tables, difference_table
 from lmfcn.benchmark.tasks import TASKS, TUNED_ON
 from lmfcn.compute.resources import reuse_freed_memory
 from lmfcn.util.checks import check_choice, check_integer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run or show a study; return 2 after a user's mistake, which one sentence explains, 1 if a training failed."""
+    """Run a study or print its tables; return 2 after a user error, 1 if a training failed."""
     try:
         options = _parser().parse_args(arguments)
         _check(options)
         if options.table:
-            _say(_tables(options))
+            _print(_tables(options))
             return 0
         reuse_freed_memory()
         failures = _run(options)
@@ -52,11 +51,11 @@ def _run(options: argparse.Namespace) -> list[str]:
     changes = dict(CHANGES)
     if options.weights:
         changes |= {method: {"weights": options.weights.absolute()} for method in NEED_WEIGHTS}
-    # Other processes may have other working folders.
+    # Absolute paths, as other processes may have other working folders.
     tasks = {task: partial(TASKS[task], options.data.absolute()) for task in options.tasks}
-    places = {"jobs": options.jobs, "scheduler": options.scheduler, "threads": options.threads}
-    study = Study(tasks, options.methods, options.seeds, options.output, changes, tuned_on=TUNED_ON, **places)
-    return study.run(_say)
+    workers = {"jobs": options.jobs, "scheduler": options.scheduler, "threads": options.threads}
+    study = Study(tasks, options.methods, options.seeds, options.output, changes, tuned_on=TUNED_ON, **workers)
+    return study.run(_print)
 
 
 def _tables(options: argparse.Namespace) -> str:
@@ -68,7 +67,7 @@ def _tables(options: argparse.Namespace) -> str:
     text = all_tables(runs, options.tasks, options.methods)
     if options.against is None:
         return text
-    paired = comparison(runs, options.tasks, options.method, options.against, corrected=options.corrected)
+    paired = difference_table(runs, options.tasks, options.method, options.against, corrected=options.corrected)
     return f"{text}\n\n{paired}"
 
 
@@ -96,14 +95,14 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
-        prog="python -m lmfcn.benchmark.study",
+        prog="python benchmarks/study.py",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    able = [method for method in METHODS if method not in NEED_WEIGHTS]
+    runnable = [method for method in METHODS if method not in NEED_WEIGHTS]
     parser.add_argument("data", type=Path, nargs="?", metavar="DATA")
     parser.add_argument("--tasks", nargs="+", default=list(TASKS), help=f"all by default: {', '.join(TASKS)}")
-    parser.add_argument("--methods", nargs="+", default=able, help="all by default but those that need weights")
+    parser.add_argument("--methods", nargs="+", default=runnable, help="all by default but those that need weights")
     parser.add_argument("--weights", type=Path, help="file for ResNet18 or InceptionV3, if one of them is asked for")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time on this machine")
@@ -117,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 

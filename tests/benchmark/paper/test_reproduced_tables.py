@@ -1,6 +1,6 @@
 import re
 
-from lmfcn.benchmark.paper.side_by_side import as_latex, escape_latex
+from lmfcn.benchmark.paper.reproduced_tables import as_latex, escape_latex
 
 
 def test_every_letter_with_a_meaning_is_escaped():

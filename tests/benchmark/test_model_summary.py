@@ -6,18 +6,25 @@ import pytest
 from PIL import Image
 
 from lmfcn import LMFCNClassifier, make_gaussians
-from lmfcn.benchmark.exhibit import answers_of, exhibit_of, exhibit_path, make_exhibit, read_exhibit, write_exhibit
+from lmfcn.benchmark.model_summary import (
+    prediction_fields,
+    read_summary,
+    requested_summary,
+    summarize_model,
+    summary_path,
+    write_summary,
+)
 from lmfcn.benchmark.runs import append_run, read_runs
-from lmfcn.benchmark.tasks import Part, Parts
+from lmfcn.benchmark.tasks import SplitData, Subset
 from lmfcn.data.collection import ImageCollection
 from lmfcn.util.tensor_files import FileError
-from some_comparison import run_of, some_exhibit
+from some_comparison import run_of, some_summary
 
 
 def test_answers_by_hand():
     probabilities = np.array([[0.7, 0.3], [0.4, 0.6], [0.123456, 0.876544]])
     fitted = SimpleNamespace(classes_=np.array(["bark", "wood"]), predict_proba=lambda _: probabilities)
-    answers = answers_of(fitted, Part(np.zeros((3, 8, 8)), np.array(["bark", "bark", "wood"])))
+    answers = prediction_fields(fitted, Subset(np.zeros((3, 8, 8)), np.array(["bark", "bark", "wood"])))
     assert answers == {
         "test_balanced_accuracy": pytest.approx(0.75),
         "classes": ["bark", "wood"],
@@ -31,9 +38,9 @@ ORIGIN = {"task": "cloth", "method": "LMFCN", "seed": 0, "split": "abc"}
 
 
 def test_what_is_written_is_read(tmp_path, random):
-    exhibit = some_exhibit(random, n_hardest=2)
-    write_exhibit(tmp_path / "exhibit", exhibit, ORIGIN)
-    read = read_exhibit(tmp_path / "exhibit", ORIGIN)
+    exhibit = some_summary(random, n_hardest=2)
+    write_summary(tmp_path / "exhibit", exhibit, ORIGIN)
+    read = read_summary(tmp_path / "exhibit", ORIGIN)
     assert (read.classes, read.explained) == (exhibit.classes, exhibit.explained)
     for mine, other in zip([*read.learnt, *read.test], [*exhibit.learnt, *exhibit.test], strict=True):
         assert np.array_equal(mine, other)
@@ -47,33 +54,33 @@ def test_what_is_written_is_read(tmp_path, random):
 
 
 def test_an_exhibit_of_another_run_is_none(tmp_path, random):
-    assert read_exhibit(tmp_path / "nothing", ORIGIN) is None
-    write_exhibit(tmp_path / "exhibit", some_exhibit(random), ORIGIN)
-    assert read_exhibit(tmp_path / "exhibit", {**ORIGIN, "split": "other images"}) is None
+    assert read_summary(tmp_path / "nothing", ORIGIN) is None
+    write_summary(tmp_path / "exhibit", some_summary(random), ORIGIN)
+    assert read_summary(tmp_path / "exhibit", {**ORIGIN, "split": "other images"}) is None
 
 
 def test_a_damaged_file_is_refused(tmp_path, random):
-    write_exhibit(tmp_path / "exhibit", some_exhibit(random), ORIGIN)
+    write_summary(tmp_path / "exhibit", some_summary(random), ORIGIN)
     (tmp_path / "exhibit").write_bytes((tmp_path / "exhibit").read_bytes()[:-100])
     with pytest.raises(FileError, match="truncated"):
-        read_exhibit(tmp_path / "exhibit", ORIGIN)
+        read_summary(tmp_path / "exhibit", ORIGIN)
 
 
 def test_a_run_leaves_its_exhibit_beside_the_file_of_runs(tmp_path, random):
-    run = run_of("LMFCN, paper's preset", 0, 0.5)
-    shown = replace(run, exhibit=some_exhibit(random))
+    run = run_of("LMFCN (paper)", 0, 0.5)
+    shown = replace(run, exhibit=some_summary(random))
     append_run(tmp_path / "runs.jsonl", shown)
     assert "exhibit" not in (tmp_path / "runs.jsonl").read_text()
     assert list(read_runs(tmp_path / "runs.jsonl").values()) == [run]
-    path = exhibit_path(tmp_path / "runs.jsonl", run.method)
+    path = summary_path(tmp_path / "runs.jsonl", run.method)
     assert path == tmp_path / "exhibit-lmfcn-paper-s-preset.safetensors"
-    assert read_exhibit(path, run.origin).classes == shown.exhibit.classes
+    assert read_summary(path, run.origin).classes == shown.exhibit.classes
 
 
 @pytest.fixture(scope="module")
 def parts():
     random = np.random.default_rng(0)
-    return Parts(*(Part(*make_gaussians(count, 16, random, stds=(28, 35))) for count in (10, 6, 8)))
+    return SplitData(*(Subset(*make_gaussians(count, 16, random, stds=(28, 35))) for count in (10, 6, 8)))
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +91,7 @@ def fitted(parts):
 
 @pytest.fixture(scope="module")
 def exhibit(fitted, parts):
-    return make_exhibit(fitted, parts)
+    return summarize_model(fitted, parts)
 
 
 def test_points_are_the_images_that_were_learnt_from_and_tested_on(fitted, parts, exhibit):
@@ -97,7 +104,7 @@ def test_points_are_the_images_that_were_learnt_from_and_tested_on(fitted, parts
 
 
 def test_the_most_confident_mistakes_come_first(fitted, parts, exhibit):
-    answers = answers_of(fitted, parts.test)
+    answers = prediction_fields(fitted, parts.test)
     assert len(exhibit.hardest) == min(12, int(exhibit.test.marked.sum())) > 0
     confidences = [hard.confidence for hard in exhibit.hardest]
     assert confidences == sorted(confidences, reverse=True)
@@ -122,7 +129,7 @@ def test_the_nearest_support_vectors_are_those_of_a_slow_search(fitted, parts, e
 
 def test_without_mistakes_the_least_sure_are_shown(fitted, parts):
     right = fitted.predict(parts.test.images) == parts.test.labels
-    shown = make_exhibit(fitted, replace(parts, test=Part(*(values[right] for values in parts.test)))).hardest
+    shown = summarize_model(fitted, replace(parts, test=Subset(*(values[right] for values in parts.test)))).hardest
     confidences = [hard.confidence for hard in shown]
     assert len(shown) == min(6, int(right.sum()))
     assert confidences == sorted(confidences)
@@ -130,10 +137,10 @@ def test_without_mistakes_the_least_sure_are_shown(fitted, parts):
 
 
 def test_an_exhibit_is_made_where_it_is_asked_for(fitted, parts):
-    assert exhibit_of(fitted, parts) is None
+    assert requested_summary(fitted, parts) is None
     asked = replace(parts, exhibited=True)
-    assert exhibit_of(object(), asked) is None
-    assert exhibit_of(fitted, asked).classes == ["0", "1"]
+    assert requested_summary(object(), asked) is None
+    assert requested_summary(fitted, asked).classes == ["0", "1"]
 
 
 def test_files_are_called_by_folder_and_name(fitted, parts, tmp_path):
@@ -143,6 +150,6 @@ def test_files_are_called_by_folder_and_name(fitted, parts, tmp_path):
         Image.fromarray(image).save(path)
     labels = np.array([0, 1])
     images = ImageCollection(paths, labels=labels)
-    names = {hard.shown.name for hard in make_exhibit(fitted, replace(parts, test=Part(images, labels))).hardest}
+    names = {hard.shown.name for hard in summarize_model(fitted, replace(parts, test=Subset(images, labels))).hardest}
     assert names <= {"a.png", "sheet/a.png"}
     assert names
