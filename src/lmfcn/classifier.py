@@ -189,7 +189,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         callbacks : sequence of Callback, optional
             Follow the training, or stop it; not with several worker processes.
         """
-        recipe = self._checked_recipe()
+        recipe = self.resolved_recipe()
         check_jobs(self.n_jobs)
         checkpoints = None if self.checkpoint_dir is None else Checkpoints.open(self.checkpoint_dir)
         seed = self._seed(checkpoints)
@@ -286,8 +286,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     def _n_features_out(self) -> int:
         return self.model_.n_features
 
-    def _checked_recipe(self) -> Recipe:
-        """Return the recipe with the values that the constructor overrides."""
+    def resolved_recipe(self) -> Recipe:
+        """Return the recipe with the values that the constructor overrides; "auto" stays until the data are known."""
         check_class_weight(self.class_weight)
         recipe = override(self.recipe, {name: getattr(self, name) for name in _OVERRIDES})
         if isinstance(self.class_weight, str) and self.class_weight == "auto":

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lmfcn.compute.encode import encode, refresh_and_encode, take, to_batch
 from lmfcn.data.training_data import TrainingData
-from lmfcn.method.backpropagation import cosine_rate, random_views, shuffled_batches
+from lmfcn.method.backpropagation import augment, cosine_rate, shuffled_batches
 from lmfcn.method.history import History, Stopwatch, TrainingError
 from lmfcn.method.kernel_svm import balanced_accuracy, class_numbers
 from lmfcn.method.network import TextureFCN
@@ -22,8 +22,7 @@ from lmfcn.util.progress import epoch_progress, progress_note
 
 _FINAL_RATE = 0.1
 
-AUGMENTATIONS = {"none": "none", "flips": "flips", "dihedral": "turns"}
-"""Values of `augmentation`, and what `random_views` calls them."""
+AUGMENTATIONS = ("none", "flips", "dihedral")
 
 
 @dataclass(frozen=True)
@@ -201,7 +200,7 @@ class NetworkTraining:
         for batch in shuffled_batches(self.train.images, all_indices, self.schedule.batch_size, self.generator):
             numbers = torch.from_numpy(self.train.numbers[batch]).to(self.device)
             pixels = to_batch(take(self.train.images, batch), self.device)
-            pixels = random_views(pixels, AUGMENTATIONS[self.schedule.augmentation], self.generator)
+            pixels = augment(pixels, self.schedule.augmentation, self.generator)
             self.optimizer.zero_grad(set_to_none=True)
             self.criterion(self.network(pixels), numbers).backward()
             self.optimizer.step()

@@ -14,6 +14,7 @@ from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.arrays import as_generator
 from lmfcn.data.datasets import make_gaussians
 from lmfcn.method.anchors import LatentSpace
+from lmfcn.method.epoch import Callback, Training
 from lmfcn.method.history import EpochRecord, History
 from lmfcn.recipe import Recipe
 
@@ -59,16 +60,26 @@ class DemoResult:
     spaces: list[LatentSpace]
 
 
+class SpaceRecorder(Callback):
+    """Keeps the latent space of every epoch, for figures."""
+
+    def __init__(self) -> None:
+        self.spaces: list[LatentSpace] = []
+
+    def on_epoch_end(self, training: Training, record: EpochRecord, space: LatentSpace) -> None:  # noqa: ARG002
+        """Keep the space of an epoch."""
+        self.spaces.append(space)
+
+
 def run_demo(settings: DemoSettings, *, verbose: bool = True) -> DemoResult:
     """Draw the images, train the three models one after the other, and test each once."""
     train, validation, test = _draw(settings)
-    spaces: list[LatentSpace] = []
-    recipe = Recipe()
+    recorder, recipe = SpaceRecorder(), Recipe()
     shared: dict[str, Any] = {"epochs": settings.epochs, "random_state": settings.seed, "verbose": verbose}
     ours: dict[str, Any] = {"sv_close": 5, "wr_close": 1, "sh_close": 0, **shared}
     # The figures then show all training images, and everything that the final SVM is fitted on.
-    in_two_dimensions: dict[str, Any] = {"latent_dim": 2, "keep_untrained": False, "whiten": False, "closing_epochs": 0}
-    two_dimensional = LMFCNClassifier(**in_two_dimensions, on_epoch=lambda _, space: spaces.append(space), **ours)
+    all_shown = Recipe(keep_untrained=False, whiten=False, refit_epochs=0)
+    two_dimensional = LMFCNClassifier(latent_dim=2, recipe=all_shown, **ours)
     models = {
         "LMFCN, 2 dimensions": two_dimensional,
         "LMFCN, 16 dimensions": LMFCNClassifier(latent_dim=16, **ours),
@@ -76,13 +87,16 @@ def run_demo(settings: DemoSettings, *, verbose: bool = True) -> DemoResult:
         "CNN, 16 dimensions": CNNClassifier(
             latent_dim=16,
             first_filters="decorrelated",
-            augmentation=recipe.views,
+            augmentation=recipe.augmentation,
             learning_rate=recipe.learning_rate,
             **{**shared, "epochs": 2 * settings.epochs},
         ),
     }
-    runs = [_run(name, model, train, validation, test) for name, model in models.items()]
-    return DemoResult(settings, train, train[1], runs, spaces)
+    runs = [
+        _run(name, model, train, validation, test, [recorder] if model is two_dimensional else [])
+        for name, model in models.items()
+    ]
+    return DemoResult(settings, train, train[1], runs, recorder.spaces)
 
 
 def _draw(settings: DemoSettings) -> Iterator[Labelled]:
@@ -91,12 +105,14 @@ def _draw(settings: DemoSettings) -> Iterator[Labelled]:
         yield make_gaussians(count, settings.image_size, random)
 
 
-def _run(name: str, model: Any, train: Labelled, validation: Labelled, test: Labelled) -> DemoRun:
+def _run(
+    name: str, model: Any, train: Labelled, validation: Labelled, test: Labelled, callbacks: list[Callback]
+) -> DemoRun:
     start = time.perf_counter()
-    model.fit(*train, validation=validation)
+    model.fit(*train, validation=validation, **({"callbacks": callbacks} if callbacks else {}))
     seconds = time.perf_counter() - start
     score = float(balanced_accuracy_score(test[1], model.predict(test[0])))
     network = model.model_ if isinstance(model, LMFCNClassifier) else model.network_
     n_weights = sum(weights.numel() for weights in network.parameters())
-    refit_history = getattr(model, "closing_history_", None)
+    refit_history = getattr(model, "refit_history_", None)
     return DemoRun(name, model.history_, model.best_epoch_, n_weights, score, seconds, refit_history)

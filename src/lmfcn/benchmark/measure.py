@@ -24,7 +24,6 @@ from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.training_data import fingerprint
 from lmfcn.method.history import History
-from lmfcn.training.plan import resolved
 from lmfcn.util.packages import machine, versions
 
 AnyHistory = History[Any]
@@ -32,7 +31,7 @@ AnyHistory = History[Any]
 
 METHODS: dict[str, Callable[..., Any]] = {
     "LMFCN": LMFCNClassifier,
-    "LMFCN (paper)": partial(LMFCNClassifier, preset="paper"),
+    "LMFCN (paper)": partial(LMFCNClassifier, recipe="paper"),
     **BASELINES,
 }
 NEED_WEIGHTS = ("ResNet18", "InceptionV3")
@@ -102,11 +101,24 @@ def digest_of(method: str, changes: Changes, more: Any = None) -> str:
     estimator = METHODS[method]().set_params(**changes.get(method, {}))
     parameters = estimator.get_params(deep=False)
     if isinstance(estimator, LMFCNClassifier):
-        parameters = resolved(parameters)
+        parameters = _lmfcn_parameters(estimator)
     values = former_parameters({name: value for name, value in parameters.items() if name not in _WITHOUT_EFFECT})
     if isinstance(estimator, FeatureSVC):
         values["rules"] = [asdict(rule) for rule in estimator.rules()]
     return fingerprint(None, json.dumps([former_method(method), values, more], sort_keys=True, default=str))
+
+
+def _lmfcn_parameters(estimator: LMFCNClassifier) -> dict[str, Any]:
+    """Return the parameters that decide about the result, in the form that the first digests were made of."""
+    recipe = estimator.resolved_recipe()
+    values = asdict(recipe.for_data(2, has_validation=True))
+    others = ("class_weight", "validation_fraction", "image_shape")
+    return {
+        **{name: value for name, value in values.items() if name not in ("balanced", "prior_shift")},
+        **{name: getattr(estimator, name) for name in others},
+        "strategy": recipe.strategy,
+        "preset": "paper" if estimator.recipe == "paper" else None,
+    }
 
 
 def measure(
@@ -165,7 +177,7 @@ def model_fields(fitted: Any, data: SplitData, seconds: float) -> dict[str, Any]
 
 def _validation_accuracy(fitted: Any, data: SplitData) -> float | None:
     """Return the accuracy on validation images that the model was not fitted on."""
-    if isinstance(fitted, LMFCNClassifier) and isinstance(fitted.best_epoch_, list) and not fitted.settings_.refit:
+    if isinstance(fitted, LMFCNClassifier) and isinstance(fitted.best_epoch_, list) and not fitted.recipe_.refit:
         return _accuracy(fitted, data.validation)  # of all classes; each network of one-vs-all has only two
     held_out, of_epoch = getattr(fitted, "held_out_score_", None), validation_score(fitted)
     # The history of a CNNSVC has the accuracy of the CNN's linear layer, which it does not use.
@@ -216,7 +228,7 @@ def _settings(fitted: Any) -> dict[str, Any]:
     """Return the parameters as JSON values; None values of LMFCN are replaced by those of its recipe."""
     parameters = fitted.get_params(deep=False)
     if isinstance(fitted, LMFCNClassifier):
-        parameters = {**resolved(parameters), **asdict(fitted.settings_)}
+        parameters = {**parameters, **asdict(fitted.recipe_), "recipe": str(fitted.recipe)}
     return json.loads(json.dumps(parameters, default=str))
 
 
@@ -228,7 +240,7 @@ def history_fields(fitted: Any) -> dict[str, Any]:
     histories, selected = getattr(fitted, "history_", None), getattr(fitted, "best_epoch_", None)
     if histories is None:
         return {}
-    refit = getattr(fitted, "closing_history_", None) or []
+    refit = getattr(fitted, "refit_history_", None) or []
     epochs: list[Any] = selected if isinstance(selected, list) else [selected]
     histories = histories if isinstance(selected, list) else [histories]
     refit = refit if isinstance(selected, list) or not refit else [refit]

@@ -213,8 +213,15 @@ def _parse(line: str) -> Run:
 
 
 _FORMER_METHODS = {"LMFCN (paper)": "LMFCN, paper's preset"}
-_FORMER_PARAMETERS = {"augmentation": "views"}
-_FORMER_VALUES = {"augmentation": {"dihedral": "turns"}}
+_FORMER_PARAMETERS = {
+    "augmentation": "views",
+    "contrast_scale": "sharpness",
+    "distance_units": "units",
+    "epoch_selection": "keep",
+    "fallback_anchors": "stand_ins",
+    "refit_epochs": "closing_epochs",
+}
+_FORMER_VALUES = {"augmentation": {"dihedral": "turns"}, "epoch_selection": {"one-se": "latest"}}
 """Names that earlier versions wrote to files and put into digests, by the names of today."""
 
 

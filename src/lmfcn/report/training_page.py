@@ -52,7 +52,7 @@ def _training_content(trained: OwnModel) -> dict[str, Any]:
         "notes": trained.notes,
         "left_out": [str(error) for error in trained.parts.left_out],
         "curves": _curves(trained),
-        "learnt_from_all": trained.classifier.closing_history_ is not None,
+        "learnt_from_all": trained.classifier.refit_history_ is not None,
         "label_errors": doubtful_labels(trained),
         "space": as_png(_space(trained)),
         "judged": judged,
@@ -65,7 +65,7 @@ def _training_content(trained: OwnModel) -> dict[str, Any]:
 def _curves(trained: OwnModel) -> list[tuple[str, str]]:
     """Return titles and curves of the network, or of the first few networks of one-vs-all."""
     classifier = trained.classifier
-    refit = classifier.closing_history_
+    refit = classifier.refit_history_
     if not isinstance(classifier.best_epoch_, list):
         curves = training_curves(classifier.history_, classifier.best_epoch_, refit=refit)
         return [("Training", as_svg(curves))]

@@ -9,11 +9,13 @@ from typing import Any, cast
 import numpy as np
 from sklearn.metrics import balanced_accuracy_score
 
+from lmfcn.benchmark.demonstration import SpaceRecorder
 from lmfcn.benchmark.measure import Changes
 from lmfcn.benchmark.tasks import SplitData, gaussians
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.method.anchors import LatentSpace
 from lmfcn.method.history import EpochRecord, History
+from lmfcn.recipe import Recipe
 
 OURS, PAPER = "LMFCN", "LMFCN (paper)"
 LATENT_DIM = 16
@@ -151,8 +153,8 @@ SV_CLOSE = {"figure1": 3, "figure3": 5}
 """Anchors of each support vector: three in the paper's figure 1, five in the training of figure 3."""
 
 PARAMETERS: dict[str, dict[str, Any]] = {
-    PAPER: {"preset": "paper"},
-    OURS: {"keep_untrained": False, "whiten": False, "closing_epochs": 0},
+    PAPER: {"recipe": "paper"},
+    OURS: {"recipe": Recipe(keep_untrained=False, whiten=False, refit_epochs=0)},
 }
 """Parameters that differ from the defaults. Figures then show all images, and everything that the SVM is fitted on."""
 
@@ -194,19 +196,17 @@ def figure_parameters(profile: Profile, name: str, sv_close: int) -> dict[str, A
 def train_for_figure(profile: Profile, name: str, sv_close: int, *, verbose: bool = False) -> FigureTraining:
     """Train on the Gaussian images of the first repetition."""
     data = figure_images(profile)
-    spaces: list[LatentSpace] = []
-    model = LMFCNClassifier(
-        **figure_parameters(profile, name, sv_close), on_epoch=lambda _, space: spaces.append(space), verbose=verbose
-    )
+    recorder = SpaceRecorder()
+    model = LMFCNClassifier(**figure_parameters(profile, name, sv_close), verbose=verbose)
     start = time.perf_counter()
-    model.fit(*data.train, validation=data.validation)
+    model.fit(*data.train, validation=data.validation, callbacks=[recorder])
     seconds = time.perf_counter() - start
     score = float(balanced_accuracy_score(data.test.labels, model.predict(data.test.images)))
     history, selected = (
         cast("History[EpochRecord]", model.history_),
         cast("int", model.best_epoch_),
     )  # two classes: one network
-    return FigureTraining(name, history, selected, score, spaces, data.train.labels, seconds)
+    return FigureTraining(name, history, selected, score, recorder.spaces, data.train.labels, seconds)
 
 
 def figure_images(profile: Profile) -> SplitData:
