@@ -10,7 +10,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from lmfcn.compute.threads import n_threads
+from lmfcn.compute.resources import use_threads
 from lmfcn.data.arrays import RandomState, as_generator
 from lmfcn.data.training_data import TrainingData
 from lmfcn.method.epoch import Observer
@@ -323,7 +323,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         notes: list[str] = []
         if checkpoints is not None:
             plan, notes = resumed_plan(plan, checkpoints.claim(record, plan.threads))
-        with n_threads(plan.threads.process):
+        with use_threads(plan.threads.process):
             fitted = fit_model(data, plan)
         self._store(fitted, data, plan.settings, record)
         for message in notes + fitted.messages:

@@ -71,7 +71,7 @@ def test_doubtful_windows_are_rejected(mapped, image_path, tmp_path):
 
 @pytest.mark.parametrize("where", ["jobs", "cluster"])
 def test_two_processes_come_to_the_same(where, mapped, monkeypatch, model_path, cluster, tmp_path):
-    monkeypatch.setattr("lmfcn.maps.grid._BLOCK_PIXELS", 1024)
+    monkeypatch.setattr("lmfcn.maps.texture_map._BLOCK_PIXELS", 1024)
     tall = save_pyramid(tmp_path / "tall.tif", quarters(1100, 64))
     places = ("--jobs", 2) if where == "jobs" else ("--scheduler", cluster.grow_to(2))
     code, _, err = mapped(tall, "--stride", 32, *places, "--quiet")
@@ -88,8 +88,8 @@ def test_two_processes_come_to_the_same(where, mapped, monkeypatch, model_path, 
 def small_blocks(monkeypatch):
     """Several blocks in a small image; returns the list of those that are computed."""
     computed, whole = [], BlockMapper.__call__
-    monkeypatch.setattr("lmfcn.maps.grid._BLOCK_PIXELS", 128)
-    monkeypatch.setattr("lmfcn.maps.grid._GROUP_PIXELS", 128)
+    monkeypatch.setattr("lmfcn.maps.texture_map._BLOCK_PIXELS", 128)
+    monkeypatch.setattr("lmfcn.maps.texture_map._GROUP_PIXELS", 128)
 
     def counted(mapper, block):
         if len(computed) == 2:

@@ -173,7 +173,7 @@ def test_without_the_extra_there_is_a_model_but_no_report(command, trees, tmp_pa
         (["trees", "--preset", "best"], "preset must be one of None, 'paper', got 'best'."),
         (["trees", "--class-weight", "bark=a"], "--class-weight must be such as rare=5,other=1, got 'bark=a'"),
         (["trees", "--class-weight", "oak=2"], "class_weight names labels that are not in y: ['oak']."),
-        (["trees", "--device", "abacus"], "device must be 'auto' or a device that torch has here"),
+        (["trees", "--device", "abacus"], "device must be 'auto' or an available device ("),
         (["trees", "-o", "empty"], "empty is a folder; give the name of a file."),
         (["parts.csv"], "is divided into parts with the names fold1, but train, val and test are needed"),
         (["tests.csv"], "is divided, but has no images for training"),

@@ -3,8 +3,8 @@ import pytest
 from PIL import Image
 
 from lmfcn.maps.blocks import TissueMask, find_tissue, otsu_threshold
-from lmfcn.maps.grid import Box, MapGrid
 from lmfcn.maps.large_image import WholeImage
+from lmfcn.maps.texture_map import Box, MapGrid
 
 
 def slide_picture(tmp_path, *, colour):

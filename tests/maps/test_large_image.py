@@ -9,9 +9,9 @@ from PIL import Image
 from lmfcn.data.framing import Frame, resize_image
 from lmfcn.data.image_files import ImageError, read_image
 from lmfcn.data.image_form import ImageForm
-from lmfcn.maps.grid import Box
 from lmfcn.maps.large_image import ScaledImage, WholeImage, level_for, micrometres_per_pixel, picture_of, thumbnail
 from lmfcn.maps.readers import READERS, Slide, TiledTiff, View, open_level, open_view, resolve_view
+from lmfcn.maps.texture_map import Box
 
 BOXES = [Box(0, 0, 300, 210), Box(0, 0, 1, 1), Box(130, 60, 299, 209), Box(250, 200, 300, 210)]
 

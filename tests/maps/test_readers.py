@@ -7,10 +7,10 @@ import pytest
 import tifffile
 
 from large_images import break_tile, quarters, save_model, save_pyramid
-from lmfcn.maps.grid import Box
 from lmfcn.maps.large_image import ScaledImage, WholeImage, thumbnail
 from lmfcn.maps.readers import RecentTiles, TiledTiff, View
 from lmfcn.maps.run import MapOutcome, MapRequest, map_image
+from lmfcn.maps.texture_map import Box
 
 BOXES = [Box(0, 0, 700, 610), Box(0, 0, 1, 1), Box(130, 60, 680, 609), Box(510, 511, 514, 513)]
 KINDS = {

@@ -19,9 +19,9 @@ from lmfcn.data.framing import Frame
 from lmfcn.maps import large_image as images
 from lmfcn.maps import run
 from lmfcn.maps.blocks import BlockMapper, MapSettings
-from lmfcn.maps.grid import Box
 from lmfcn.maps.readers import View
 from lmfcn.maps.run import MapRequest, map_image
+from lmfcn.maps.texture_map import Box
 from lmfcn.model_file import load, save
 from patchwork import patchwork
 
@@ -37,8 +37,8 @@ def request_grey(model_files, tmp_path):
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch):
-    monkeypatch.setattr("lmfcn.maps.grid._PATCH", 96)
-    monkeypatch.setattr("lmfcn.maps.grid._GROUP", 4)
+    monkeypatch.setattr("lmfcn.maps.texture_map._PATCH", 96)
+    monkeypatch.setattr("lmfcn.maps.texture_map._GROUP", 4)
 
 
 def in_memory(request):

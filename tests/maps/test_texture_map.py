@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lmfcn import LMFCNClassifier, make_gaussians
-from lmfcn.maps.grid import Box, MapGrid
+from lmfcn.maps.texture_map import Box, MapGrid
 
 TINY = {"latent_dim": 4, "epochs": 1, "passes": 1, "random_state": 0, "device": "cpu"}
 
@@ -79,14 +79,14 @@ def test_images_of_all_forms(channels, dtype):
 def test_patches_make_no_difference(model, monkeypatch, window, stride):
     image = some_image(110, 130)
     whole = model.map(image, window, stride).probabilities
-    monkeypatch.setattr("lmfcn.maps.grid._PATCH", 32)
+    monkeypatch.setattr("lmfcn.maps.texture_map._PATCH", 32)
     assert model.map(image, window, stride).probabilities == pytest.approx(whole, abs=1e-6)
 
 
 @pytest.mark.parametrize(("window", "stride"), [(24, 4), (40, 12), (64, 32)])
 def test_blocks_are_the_same_as_one_pass_bit_for_bit(model, monkeypatch, window, stride):
-    monkeypatch.setattr("lmfcn.maps.grid._PATCH", 48)
-    monkeypatch.setattr("lmfcn.maps.grid._GROUP", 2)
+    monkeypatch.setattr("lmfcn.maps.texture_map._PATCH", 48)
+    monkeypatch.setattr("lmfcn.maps.texture_map._GROUP", 2)
     image = some_image(110, 130)
     one_pass = model.map(image, window, stride)
     mapper, grid = model.mapper(), one_pass.grid

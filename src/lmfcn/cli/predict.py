@@ -168,7 +168,7 @@ class _Run:
         return counts
 
     def _rows(self, place: "Place", pass_over: Callable[[str, str], None]) -> "Iterator[FilePrediction]":
-        from lmfcn.compute.threads import WithThreads
+        from lmfcn.compute.resources import WithThreads
         from lmfcn.predict.stream import FilePredictor, find_images, stream_predictions
 
         predict = FilePredictor(self.model, os.getcwd(), self.device)

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from lmfcn.compute.resources import CPU, check_device
-from lmfcn.maps.grid import Box, MapGrid
 from lmfcn.maps.large_image import LargeImage, thumbnail
 from lmfcn.maps.readers import View, open_view
-from lmfcn.maps.texture_map import Mapper
+from lmfcn.maps.texture_map import Box, MapGrid, Mapper
 from lmfcn.model import TextureModel
 from lmfcn.util.files import write_bytes, write_text
 

@@ -13,7 +13,7 @@ from PIL import Image
 from lmfcn.data.arrays import pixel_kind
 from lmfcn.data.framing import Color, to_color
 from lmfcn.data.image_files import read_image
-from lmfcn.maps.grid import Box, pieces
+from lmfcn.maps.texture_map import Box, pieces
 
 _MICROMETRE = 5  # as tifffile counts units of resolution
 _INCH = 25400.0

@@ -16,8 +16,8 @@ import tifffile
 from PIL import Image, ImageDraw, ImageFont
 
 from lmfcn.maps.blocks import BlockStore, TissueMask
-from lmfcn.maps.grid import Box, MapGrid
 from lmfcn.maps.large_image import LargeImage, picture_of
+from lmfcn.maps.texture_map import Box, MapGrid
 from lmfcn.util.files import unfinished_file, write_text
 
 _MOST_CLASSES = 250

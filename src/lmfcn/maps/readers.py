@@ -15,7 +15,6 @@ from lmfcn.data.arrays import pixel_kind
 from lmfcn.data.framing import describe_channels
 from lmfcn.data.image_files import ImageError, TooManyPixelsError, is_tiff, n_alpha, orientation, usual_pixels
 from lmfcn.data.image_form import ImageForm
-from lmfcn.maps.grid import Box
 from lmfcn.maps.large_image import (
     ColoredImage,
     ImageSize,
@@ -27,6 +26,7 @@ from lmfcn.maps.large_image import (
     micrometres_per_pixel,
     tiff_micrometres,
 )
+from lmfcn.maps.texture_map import Box
 
 
 class RecentTiles:

@@ -7,13 +7,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lmfcn.compute.parallel import LostWorkerError, as_completed
-from lmfcn.compute.resources import check_device
-from lmfcn.compute.threads import WithThreads
+from lmfcn.compute.resources import WithThreads, check_device
 from lmfcn.maps.blocks import BlockMapper, BlockResult, BlockStore, MapSettings, find_tissue, lost_block, made_with
-from lmfcn.maps.grid import Box, MapGrid
 from lmfcn.maps.large_image import LargeImage
 from lmfcn.maps.outputs import LARGEST_PICTURE, N_STEPS, FinishedMap, legend_of, remove_outputs, write_outputs
 from lmfcn.maps.readers import View, open_level, open_view, resolve_view
+from lmfcn.maps.texture_map import Box, MapGrid
 from lmfcn.model import TextureModel
 from lmfcn.model_file import load
 from lmfcn.util.files import made_folder

@@ -1,21 +1,196 @@
-"""What is where in an image: the networks go over it once, and a window slides over their maps."""
+"""Map an image: the networks go over it once, and a window slides over their feature maps.
 
+`MapGrid` holds the positions of the windows and the pieces in which they are computed. `Mapper` computes the
+probabilities of every window. `window_sums` adds up what one piece of the image contributes to the latents of windows.
+"""
+
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import cast
+from numbers import Integral
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from lmfcn.compute.encode import fold_batch_norm, to_batch
-from lmfcn.maps.grid import Box, MapGrid, pieces
-from lmfcn.maps.windows import PatchAxis, window_maps, window_sums
+from lmfcn.maps.windows import CORNERS, END, START, STRIPS, Corner, Places, WindowMaps, window_maps
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.method.network import TextureFCN
 from lmfcn.training.calibration import probabilities
 
 _USUAL_WINDOW = 64
+_PATCH = 256
+_GROUP = 32
+_GROUP_PIXELS = 2048
+_BLOCK_PIXELS = 2048
+_BLOCK_BYTES = 2**28
+
+OVER = "over"
+"""Windows that have some of a patch under them, beside those that start or end in it."""
+
+
+class Box(NamedTuple):
+    """A rectangle, of pixels or of windows; its lower right corner does not belong to it."""
+
+    top: int
+    left: int
+    bottom: int
+    right: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width."""
+        return self.bottom - self.top, self.right - self.left
+
+    @property
+    def slices(self) -> tuple[slice, slice]:
+        """The place of this box in an array that starts at 0, 0."""
+        return slice(self.top, self.bottom), slice(self.left, self.right)
+
+    def within(self, outer: "Box") -> tuple[slice, slice]:
+        """Return the place of this box in an array that holds `outer`."""
+        rows = slice(self.top - outer.top, self.bottom - outer.top)
+        return rows, slice(self.left - outer.left, self.right - outer.left)
+
+    def overlap(self, other: "Box") -> "Box":
+        """Return what both have in common; a box without height or width if they are apart."""
+        top, left = max(self.top, other.top), max(self.left, other.left)
+        return Box(top, left, max(top, min(self.bottom, other.bottom)), max(left, min(self.right, other.right)))
+
+
+def pieces(box: Box, side: int) -> Iterator[Box]:
+    """Divide a box into squares of `side`, row by row; the last ones may be smaller."""
+    for top in range(box.top, box.bottom, side):
+        for left in range(box.left, box.right, side):
+            yield Box(top, left, min(top + side, box.bottom), min(left + side, box.right))
+
+
+@dataclass(frozen=True)
+class MapGrid:
+    """Windows at equal distances over an image, and the fixed pieces in which they are computed.
+
+    Patches of pixels and groups of windows have their places by the image alone, whichever part of a map is asked for:
+    that makes a map in blocks the same as a map in one pass, bit for bit, whatever the libraries below do with sizes.
+
+    Attributes
+    ----------
+    height, width : int
+        Of the image in pixels.
+    window, stride : int
+        In pixels; multiples of `step`.
+    step : int
+        Pixels from one place of the networks' coarsest maps to the next.
+    reach : int
+        Pixels to either side of a place that these maps see.
+
+    Examples
+    --------
+    >>> grid = MapGrid(height=100, width=200, window=64, stride=16, step=4, reach=10)
+    >>> grid.rows, grid.columns
+    (3, 9)
+    """
+
+    height: int
+    width: int
+    window: int
+    stride: int
+    step: int
+    reach: int
+
+    def __post_init__(self) -> None:
+        _check_multiple("window", self.window, self.step, 2 * self.reach)
+        _check_multiple("stride", self.stride, self.step, self.step)
+        if self.stride > self.window:
+            raise ValueError(
+                f"stride must not be larger than the window, which would leave gaps; got a stride of {self.stride} and"
+                f" a window of {self.window} pixels."
+            )
+        if self.window > min(self.height, self.width):
+            raise ValueError(
+                f"The window must fit into the image, got a window of {self.window} and an image of"
+                f" {self.height}x{self.width} pixels; choose a smaller window."
+            )
+
+    @property
+    def rows(self) -> int:
+        """Number of windows from top to bottom."""
+        return (self.height - self.window) // self.stride + 1
+
+    @property
+    def columns(self) -> int:
+        """Number of windows from left to right."""
+        return (self.width - self.window) // self.stride + 1
+
+    @property
+    def everything(self) -> Box:
+        """All windows."""
+        return Box(0, 0, self.rows, self.columns)
+
+    @property
+    def unit(self) -> int:
+        """Pixels; the largest squares of moderate size that all windows consist of."""
+        common = math.gcd(self.window, self.stride)
+        return max(side for side in range(self.step, min(common, _PATCH) + 1, self.step) if common % side == 0)
+
+    @property
+    def group(self) -> int:
+        """Windows, in either direction, whose decisions are computed together."""
+        return max(1, min(_GROUP, _GROUP_PIXELS // self.stride))
+
+    def blocks(self, n_latents: int, side: int | None = None) -> list[Box]:
+        """Divide all windows into blocks of bounded memory, or of about `side` pixels."""
+        if side is None:
+            fitting = self.stride * math.isqrt(_BLOCK_BYTES // (4 * n_latents))
+            side = min(fitting, max(_BLOCK_PIXELS, 8 * self.window))
+        groups = max(1, side // (self.group * self.stride))
+        return list(pieces(self.everything, groups * self.group))
+
+    def patches(self, windows: Box) -> list[Box]:
+        """Return the pixels of all patches that the windows touch, without what is seen around them."""
+        side = _PATCH // self.unit * self.unit
+        top, left = windows.top * self.stride, windows.left * self.stride
+        bottom, right = ((last - 1) * self.stride + self.window for last in windows[2:])
+        touched = Box(top // side * side, left // side * side, -(-bottom // side) * side, -(-right // side) * side)
+        whole_units = Box(0, 0, self.height // self.unit * self.unit, self.width // self.unit * self.unit)
+        return list(pieces(touched.overlap(whole_units), side))
+
+    def around(self, patch: Box) -> Box:
+        """Return a patch with all pixels that have a part in its maps, also in those that begin or end in it."""
+        halo = -(-2 * self.reach // self.step) * self.step
+        wide = Box(patch.top - halo, patch.left - halo, patch.bottom + halo, patch.right + halo)
+        return wide.overlap(Box(0, 0, self.height, self.width))
+
+    def region(self, windows: Box) -> Box:
+        """Return the pixels that have to be read for some windows."""
+        patches = self.patches(windows)
+        return self.around(Box(*patches[0][:2], *patches[-1][2:]))
+
+    def touching(self, pixels: Box) -> Box:
+        """Return the windows that have at least one of the pixels under them."""
+        first = [max(0, -(-(start - self.window + 1) // self.stride)) for start in pixels[:2]]
+        last = [(end - 1) // self.stride + 1 for end in pixels[2:]]
+        return Box(*first, *last).overlap(self.everything)
+
+    def nearest(self, places: np.ndarray, n_windows: int) -> np.ndarray:
+        """Return the window (m,) whose centre is nearest to each pixel (m,) of a row or column."""
+        return ((2 * places + 1 - self.window + self.stride) // (2 * self.stride)).clip(0, n_windows - 1)
+
+    def extents(self, n_windows: int, n_pixels: int) -> np.ndarray:
+        """Return to how many pixels of a row or column each of its windows is the nearest."""
+        starts = -(-(2 * self.stride * np.arange(1, n_windows) + self.window - self.stride - 1) // 2)
+        return np.diff(starts, prepend=0, append=n_pixels)
+
+
+def _check_multiple(name: str, value: Any, step: int, smallest: int) -> None:
+    smallest = -(-smallest // step) * step
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < smallest or value % step:
+        raise ValueError(
+            f"{name} must be a multiple of {step} pixels, by which the networks' coarsest maps go, and at least"
+            f" {smallest}; got {value!r}."
+        )
 
 
 @dataclass(frozen=True)
@@ -140,3 +315,83 @@ class Mapper:
     def _decide(self, latents: Tensor) -> np.ndarray:
         scores = self._decision.scores(latents.reshape(-1, self.n_latents))
         return probabilities(scores, self._sharpness).reshape(*latents.shape[:2], -1).cpu().numpy()
+
+
+@dataclass(frozen=True)
+class PatchAxis:
+    """One axis of a patch.
+
+    Attributes
+    ----------
+    windows : dict of (first, behind the last)
+        Windows that lie over the patch, that start and that end in it.
+    places : Places
+        Where windows start and end, in pixels from where the patch with its surroundings begins.
+    inside : (first, behind the last)
+        The patch itself, in the same pixels.
+    unit, window : int
+        In pixels.
+    under : Tensor (windows, units)
+        1 for the units of the patch that a window lies over.
+    """
+
+    windows: dict[str, tuple[int, int]]
+    places: Places
+    inside: tuple[int, int]
+    unit: int
+    window: int
+    under: Tensor
+
+    @classmethod
+    def of(cls, grid: MapGrid, patch: tuple[int, int], origin: int, n_windows: int) -> "PatchAxis":
+        """Return the axis of a patch from its first pixel to the one behind its last."""
+        first, last = patch
+        stride, window = grid.stride, grid.window
+        windows = {
+            OVER: _clip((first - window) // stride + 1, (last - 1) // stride + 1, n_windows),
+            START: _clip(-(-first // stride), -(-last // stride), n_windows),
+            END: _clip((first - window) // stride + 1, (last - window) // stride + 1, n_windows),
+        }
+        places = {
+            side: range(windows[side][0] * stride + ahead, windows[side][1] * stride + ahead, stride)
+            for side, ahead in ((START, -origin), (END, window - origin))
+        }
+        starts = np.arange(*windows[OVER])[:, None] * stride
+        units = np.arange(first, last, grid.unit)
+        under = torch.from_numpy(((starts <= units) & (units < starts + window)).astype(np.float32))
+        return cls(windows, places, (first - origin, last - origin), grid.unit, window, under)
+
+    def unit_sums(self, values: Tensor, step: int) -> Tensor:
+        """Return sums (units, ...) of values at all places (length, ...) of the patch and its surroundings."""
+        start, stop = (pixel // step for pixel in self.inside)
+        return values[start:stop].unflatten(0, (-1, self.unit // step)).sum(dim=1)
+
+
+def window_sums(maps: WindowMaps, rows: PatchAxis, columns: PatchAxis) -> dict[tuple[str, str], Tensor]:
+    """Return what a patch adds to the means (rows, columns, channels) of windows: over it, and with sides in it."""
+    axes = (rows, columns)
+    units = columns.unit_sums(rows.unit_sums(maps.shared, maps.step).transpose(0, 1), maps.step)
+    sums = {(OVER, OVER): torch.einsum("ru,vuc,wv->rwc", rows.under.to(units), units, columns.under.to(units))}
+    deviations = {key: maps.deviations(*key).sum(dim=0) for key in STRIPS}
+    for (axis, side), deviation in deviations.items():
+        along = axes[1 - axis]
+        sides = torch.einsum("wu,unc->nwc", along.under.to(units), along.unit_sums(deviation, maps.step))
+        sums[(side, OVER) if axis == 0 else (OVER, side)] = sides if axis == 0 else sides.transpose(0, 1)
+    for corner in CORNERS:
+        sums[corner] = _corner_sums(maps, corner, deviations[1, corner[1]])
+    return {kinds: part / (rows.window // maps.step) ** 2 for kinds, part in sums.items()}
+
+
+def _corner_sums(maps: WindowMaps, sides: Corner, deviations: Tensor) -> Tensor:
+    """Return the sums (rows, columns, channels) of what corners differ by from what their sides let expect."""
+    sums, strip = maps.corners[sides].sum(dim=(0, 1)), maps.strips[0, sides[0]].sum(dim=0)
+    for column in maps.felt_places(sides[1]):
+        sums -= maps.lines(strip, 0, 1, sides[1], column).transpose(0, 1)
+    for row in maps.felt_places(sides[0]):
+        sums -= maps.lines(deviations, 0, 0, sides[0], row)
+    return sums
+
+
+def _clip(start: int, stop: int, n_windows: int) -> tuple[int, int]:
+    start = min(max(0, start), n_windows)
+    return start, max(start, min(stop, n_windows))

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lmfcn.compute.threads import ThreadCounts
+from lmfcn.compute.resources import ThreadCounts
 from lmfcn.method.epoch import KeptEpoch, Training
 from lmfcn.method.history import EpochRecord, History
 from lmfcn.method.kernel_svm import Decision

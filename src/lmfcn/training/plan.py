@@ -9,8 +9,7 @@ import numpy as np
 import torch
 
 from lmfcn.compute.parallel import Workers, workers_of
-from lmfcn.compute.resources import check_device
-from lmfcn.compute.threads import ThreadCounts
+from lmfcn.compute.resources import ThreadCounts, check_device
 from lmfcn.data.training_data import TrainingData
 from lmfcn.recipe import PRESETS, Settings
 from lmfcn.training.first_filters import FIRST_FILTERS
