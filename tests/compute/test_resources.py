@@ -151,7 +151,7 @@ def test_a_device_that_is_not_there_is_refused_with_those_that_are(name):
 
 
 def test_a_device_that_cannot_compute_is_refused_and_never_chosen():
-    with pytest.raises(ValueError, match=r"^The device 'meta' is here but cannot be used \(.+\); take 'cpu'"):
+    with pytest.raises(ValueError, match=r"^The device 'meta' cannot be used \(.+\); choose 'cpu'"):
         check_device("meta")
     assert first_working([META]) == CPU
     assert first_working([]) == CPU

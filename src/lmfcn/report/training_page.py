@@ -24,12 +24,12 @@ from lmfcn.report.latent_plots import (
 )
 from lmfcn.report.prediction_plots import confusion_matrix, reliability_diagram
 from lmfcn.report.style import as_png, as_svg, write_page
-from lmfcn.user_training import Judged, OwnModel
+from lmfcn.user_training import EvaluatedPart, TrainedModel
 
 _SHOWN = 20
 
 
-def doubtful_labels(trained: OwnModel) -> list[tuple[str, str, str, str]]:
+def doubtful_labels(trained: TrainedModel) -> list[tuple[str, str, str, str]]:
     """Return file, label, what the image looks like, and why, for each label to doubt, the likeliest error first."""
     parts = [part for part in (trained.parts.train, trained.parts.validation) if part is not None]
     # Not those of `transform`, which may be whitened by the labels that are in doubt.
@@ -56,12 +56,12 @@ def _groups(parts: list[ImageCollection]) -> np.ndarray | None:
 _SHOWN_CURVES, _SHOWN_POINTS, _SHOWN_IMAGES = 6, 2000, 18
 
 
-def write_training_report(trained: OwnModel, path: Path, *, name: str) -> None:
+def write_training_report(trained: TrainedModel, path: Path, *, name: str) -> None:
     """Write the page; a file of that name is replaced whole or not at all.
 
     Parameters
     ----------
-    trained : OwnModel
+    trained : TrainedModel
     path : Path
     name : str
         What the page is about, such as the path of the model.
@@ -69,8 +69,8 @@ def write_training_report(trained: OwnModel, path: Path, *, name: str) -> None:
     write_page(path, "training.html", {**_training_content(trained), "name": name})
 
 
-def _training_content(trained: OwnModel) -> dict[str, Any]:
-    record, judged = trained.classifier.model_.record, trained.judged
+def _training_content(trained: TrainedModel) -> dict[str, Any]:
+    record, judged = trained.classifier.model_.record, trained.best_evaluated
     return {
         "record": record,
         "classes": [str(label) for label in trained.classifier.classes_],
@@ -88,7 +88,7 @@ def _training_content(trained: OwnModel) -> dict[str, Any]:
     }
 
 
-def _curves(trained: OwnModel) -> list[tuple[str, str]]:
+def _curves(trained: TrainedModel) -> list[tuple[str, str]]:
     """Return titled curves: of the network, or of the first few networks of one class against all others."""
     classifier = trained.classifier
     closing = classifier.closing_history_
@@ -103,7 +103,7 @@ def _curves(trained: OwnModel) -> list[tuple[str, str]]:
     ]
 
 
-def _pictures(judged: Judged) -> dict[str, str]:
+def _pictures(judged: EvaluatedPart) -> dict[str, str]:
     evaluation = judged.evaluation
     order = np.argsort(judged.probabilities[np.arange(len(judged.numbers)), judged.numbers], kind="stable")
     hardest = order[:_SHOWN_IMAGES]
@@ -117,7 +117,7 @@ def _pictures(judged: Judged) -> dict[str, str]:
     }
 
 
-def _caption(judged: Judged, place: int) -> str:
+def _caption(judged: EvaluatedPart, place: int) -> str:
     classes, predicted = judged.evaluation.classes, judged.probabilities[place]
     true, guess = int(judged.numbers[place]), int(predicted.argmax())
     verdict = "right" if true == guess else f"taken for {classes[guess]}"
@@ -125,7 +125,7 @@ def _caption(judged: Judged, place: int) -> str:
     return f"{name[-24:]}\n{classes[true]}, {verdict}\nprobability {predicted[true]:.2f}"
 
 
-def _space(trained: OwnModel) -> Any:
+def _space(trained: TrainedModel) -> Any:
     """Draw the training images, or as many of them as can be told apart, with all support vectors among them."""
     classifier, parts = trained.classifier, trained.parts
     latents, labels = [classifier.transform(parts.train)], [_labels(parts.train)]
