@@ -246,7 +246,7 @@ class TextureModel(nn.Module):
         pixels = to_color(check_images(pixels[None])[0], self.form.frame.color)
         check_like_training((pixels.shape[2], pixel_kind(pixels)), self.form.channels, self.form.pixels)
         mapper = self.mapper()
-        window = mapper.window(self.form.frame.size) if window is None else window
+        window = mapper.default_window(self.form.frame.size) if window is None else window
         grid = mapper.grid(pixels.shape[:2], window, stride)
         return TextureMap(mapper.map(pixels, grid), self.classes, grid)
 

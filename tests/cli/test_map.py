@@ -105,7 +105,7 @@ def small_blocks(monkeypatch):
 def test_an_interrupted_map_goes_on(mapped, small_blocks, model_path, image_path, tmp_path):
     code, out, err = mapped(image_path, "--stride", 32)
     assert (code, out) == (130, "")
-    assert "Stopped; 2 of 4 blocks are kept, the same command goes on.\n" in err
+    assert "Stopped; 2 of 4 blocks are finished, the same command continues.\n" in err
     assert written(tmp_path / "out") == []
     assert mapped(image_path, "--stride", 32)[0] == 0
     computed = [block for block in small_blocks if block != "stopped"]
@@ -119,7 +119,7 @@ def test_a_folder_with_another_map_is_refused(mapped, image_path, tmp_path):
     code, _, err = mapped(image_path, "--stride", 16)
     out = tmp_path / "out"
     sentence = "with stride 32 instead of 16; choose another folder with -o, or remove"
-    assert (code, err) == (2, f"Error: {out} holds another map: {sentence} {out / 'blocks'} to begin anew.\n")
+    assert (code, err) == (2, f"Error: {out} holds another map: {sentence} {out / 'blocks'} to start again.\n")
     assert written(out) == WRITTEN
     assert tifffile.imread(out / "probabilities.tif").shape == (10, 12, 3)
 
@@ -170,7 +170,7 @@ def test_a_full_disk_leaves_no_half_files(mapped, monkeypatch, image_path, tmp_p
         (["--window", 30], "window must be a multiple of 4 pixels"),
         (["--reject", 1.5], "reject must be a probability between 0 and 1, got 1.5."),
         (["--reader", "word"], "word"),
-        (["--resolution", 0.5], "does not say how large its pixels are"),
+        (["--resolution", 0.5], "does not contain its pixel size"),
     ],
 )
 def test_options_that_cannot_be(mapped, image_path, tmp_path, options, sentence):

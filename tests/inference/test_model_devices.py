@@ -132,7 +132,7 @@ def test_block_mappers_do_too(name, near, tmp_path):
             BlockMapper(model.copied_to(device), tmp_path / "a.png", settings),
         ):
             arrived = pickle.loads(pickle.dumps(sent))
-            result = arrived(expected.grid.everything)
+            result = arrived(expected.grid.all_windows)
             assert (arrived.model.device, arrived.device) == (CPU, name)
             np.testing.assert_allclose(result.probabilities, expected.probabilities, atol=max(near, 1e-6))
             pickle.dumps(arrived)
