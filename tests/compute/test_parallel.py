@@ -179,7 +179,7 @@ def test_a_worker_of_many_threads_is_spoken_of(cluster, monkeypatch):
     client, address = pytest.importorskip("distributed").Client, cluster.grow_to(2)
     known = client.nthreads
     monkeypatch.setattr(client, "nthreads", lambda self: dict.fromkeys(known(self), 8))
-    with pytest.warns(UserWarning, match="A worker has 8 threads, but gets one task at a time; with"):
+    with pytest.warns(UserWarning, match="A worker has 8 threads, but runs one task at a time; with"):
         assert list(as_completed(pieces.square, [3], scheduler=address)) == [(3, 9)]
 
 

@@ -300,7 +300,9 @@ def test_a_full_disk_is_one_sentence_and_leaves_no_partial_files(request_grey, m
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("lmfcn.maps.blocks.write_bytes", full)
-    with pytest.raises(OSError, match=r"No space is left for .*out; free some and run the same command again: finished"):
+    with pytest.raises(
+        OSError, match=r"No space is left for .*out; free some and run the same command again: finished"
+    ):
         map_image(request_grey)
     assert [path.name for path in request_grey.output.rglob("*") if path.is_file()] == ["settings.json"]
     monkeypatch.undo()

@@ -44,13 +44,13 @@ def audit(
     from lmfcn.explain.audit import Audited, latents_for_audit, write_audit_table
     from lmfcn.explain.audit import audit as audit_latents
     from lmfcn.report import audit_report_writer
-    from lmfcn.util.files import made_folder
+    from lmfcn.util.files import create_folder
 
     reuse_freed_memory()
     if quick and model is not None:
         raise ValueError("--quick uses an untrained network and --model your own; give only one of them.")
     images = _open_images(data, size, color, has_model=model is not None)
-    with made_folder(output):
+    with create_folder(output):
         with CommandConsole(quiet or model is None).show_status(f"Encoding {format_count(len(images), 'image')}"):
             latents, origin = latents_for_audit(images, model, seed, device, quick=quick, verbose=not quiet)
         found = audit_latents(latents, images.labels, images.groups, verbose=not quiet)

@@ -62,7 +62,7 @@ def compare(
     from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.report import comparison_report_writer
     from lmfcn.util.checks import check_choice
-    from lmfcn.util.files import made_folder
+    from lmfcn.util.files import create_folder
 
     reuse_freed_memory()
     check_choice("--color", color, ("keep", "grey", "rgb"))
@@ -83,7 +83,7 @@ def compare(
         scheduler,
         {method: path for method, path in weights.items() if path is not None},
     )
-    with made_folder(output):
+    with create_folder(output):
         comparison = prepare(request, verbose=not quiet)
         _print_notes(comparison)
         failures, stopped = _measure(comparison, time_budget, live=not quiet and Console().is_terminal)

@@ -28,10 +28,10 @@ def demo(
     noise. Takes two to three minutes on two cores.
     """
     from lmfcn.compute.resources import reuse_freed_memory
-    from lmfcn.util.files import made_folder
+    from lmfcn.util.files import create_folder
 
     reuse_freed_memory()
-    with made_folder(output):
+    with create_folder(output):
         from lmfcn.benchmark.demonstration import DemoSettings, run_demo
         from lmfcn.report import demo_report_writer
 

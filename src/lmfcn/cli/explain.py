@@ -44,7 +44,7 @@ def explain(
     from lmfcn.explain.score_map import class_number
     from lmfcn.model_file import load
     from lmfcn.util.checks import check_choice
-    from lmfcn.util.files import made_folder
+    from lmfcn.util.files import create_folder
 
     check_choice("--format", format_, ("html", "json"))
     loaded = load(model, device)
@@ -52,7 +52,7 @@ def explain(
         class_number(loaded.classes, label)
     training_images, missing = _load_gallery(loaded, model, gallery)
     explain_image = partial(explain_one, loaded, gallery=training_images, label=label, top=top)
-    with made_folder(output):
+    with create_folder(output):
         explained = _explain_all(loaded, images, explain_image, verbose=not quiet and len(images) > 1)
     written = _write(explained, output, format_)
     if as_json:

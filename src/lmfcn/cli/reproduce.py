@@ -58,7 +58,7 @@ def reproduce(
     from lmfcn.benchmark.paper.side_by_side import Outcome, write_tables
     from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.report import paper_figures_drawer, reproduction_report_writer
-    from lmfcn.util.files import made_folder
+    from lmfcn.util.files import create_folder
 
     reuse_freed_memory()
     roots = {"BACH": bach, "BreaKHis": breakhis, "CRC": crc, "Salzburg": stex}
@@ -77,7 +77,7 @@ def reproduce(
         scheduler,
     )
     figures = [name for name in request.wanted if name in FIGURES]
-    with made_folder(output):
+    with create_folder(output):
         if figures:
             paper_figures_drawer()  # refuses missing packages before hours of measuring
         reproduction = prepare(request)

@@ -58,7 +58,7 @@ def serve(
     app = make_app(fitted, images, limits, token, _hosts(host, allow_host or [], local=local))
     app.title = model.name
     with server.listen(host, port) as listening:
-        address = server.address_of(listening)
+        address = server.browser_address(listening)
         if not quiet:
             _print_access(images, token, local=local)
         typer.echo(f"{model.name} is at {address} (Ctrl-C stops it)")

@@ -121,7 +121,7 @@ def train(
     from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.user_training import Source, open_split
     from lmfcn.util.checks import check_choice
-    from lmfcn.util.files import check_writable, made_folder
+    from lmfcn.util.files import check_writable, create_folder
 
     del config  # its callback has read the file already
     reuse_freed_memory()
@@ -130,7 +130,7 @@ def train(
     save_config(context, save_config_to)
     console = CommandConsole(quiet, as_json)
     source = Source(data, size, cast("Color", color), groups, skip_bad)
-    with made_folder(output.parent), made_folder((page or output).parent):
+    with create_folder(output.parent), create_folder((page or output).parent):
         for file in filter(None, (output, page)):
             check_writable(file)
         parts = open_split(source, source.with_path(val), ignore_split=ignore_split, verbose=not quiet)

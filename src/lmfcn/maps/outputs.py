@@ -18,7 +18,7 @@ from PIL import Image, ImageDraw, ImageFont
 from lmfcn.maps.blocks import BlockStore, TissueMask
 from lmfcn.maps.large_image import LargeImage, resize_whole
 from lmfcn.maps.texture_map import Box, MapGrid
-from lmfcn.util.files import unfinished_file, write_text
+from lmfcn.util.files import atomic_path, write_text
 
 _MOST_CLASSES = 250
 # The colours of Okabe and Ito, which are also distinguishable with colour blindness.
@@ -112,7 +112,7 @@ def write_palette_png(
         Comment in the file.
     """
     compressor = zlib.compressobj(6)
-    with unfinished_file(path) as unfinished, unfinished.open("wb") as file:
+    with atomic_path(path) as unfinished, unfinished.open("wb") as file:
         file.write(b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", struct.pack(">IIBBBBB", *width_height, 8, 3, 0, 0, 0)))
         file.write(_chunk(b"PLTE", palette.tobytes()))
         file.write(_chunk(b"iTXt", b"Comment\0\0\0\0\0" + text.encode()))
@@ -198,7 +198,7 @@ def _add_legend(
 
 
 def _write_png(path: Path, picture: Image.Image) -> None:
-    with unfinished_file(path) as unfinished:
+    with atomic_path(path) as unfinished:
         picture.save(unfinished, format="PNG", optimize=False)
 
 
@@ -333,7 +333,7 @@ def _write_probabilities(path: Path, finished: FinishedMap) -> None:
     """Write a tiled TIFF of float32, a channel per class; NaN where there is no label."""
     shape = (finished.grid.rows, finished.grid.columns, finished.legend.n_classes)
     classes = finished.legend.names[: finished.legend.n_classes]
-    with unfinished_file(path) as unfinished:
+    with atomic_path(path) as unfinished:
         tifffile.imwrite(
             unfinished,
             _tiles(finished),

@@ -23,7 +23,7 @@ from lmfcn.maps.readers import View, open_level, open_view, resolve_view
 from lmfcn.maps.texture_map import Box, MapGrid
 from lmfcn.model import TextureModel
 from lmfcn.model_file import load
-from lmfcn.util.files import made_folder
+from lmfcn.util.files import create_folder
 from lmfcn.util.progress import item_progress
 
 
@@ -112,7 +112,7 @@ def map_image(
     for note in _notes(plan, request):
         announce(f"Note: {note}")
     try:
-        with made_folder(request.output):
+        with create_folder(request.output):
             _compute(plan, request, jobs, scheduler, verbose=verbose)
             return _write(plan, request, verbose=verbose)
     except KeyboardInterrupt:
