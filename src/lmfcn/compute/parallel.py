@@ -219,7 +219,7 @@ class Pool(Protocol):
 
 
 class SerialPool:
-    """This process as the only worker.
+    """A pool with this process as its only worker.
 
     Parameters
     ----------

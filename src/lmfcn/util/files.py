@@ -33,7 +33,7 @@ def open_atomic(path: str | Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def atomic_path(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path to write to; rename it to `path` if the block succeeds, and remove it if the block fails."""
+    """Yield a temporary path to write to; rename it to `path` if the block succeeds, else remove it."""
     if Path(path).is_dir():
         raise ValueError(f"{path} is a folder; give the name of a file.")
     given, path = path, Path(os.path.realpath(path))  # replaces the target of a link, not the link
