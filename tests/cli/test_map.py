@@ -30,7 +30,7 @@ def image_path(tmp_path_factory):
 
 @pytest.fixture
 def mapped(command, model_path, tmp_path):
-    """Map an image into `tmp_path / "out"`; return the exit code and what was said."""
+    """Map an image into `tmp_path / "out"`; return the exit code and what was printed."""
 
     def run_map(image, *options):
         return command("map", model_path, image, "-o", tmp_path / "out", "--window", 32, *options)
