@@ -1,4 +1,7 @@
-"""Console output of the commands: results go to standard output; progress and notes go to standard error."""
+"""Console output of the commands: results go to standard output; progress and notes go to standard error.
+
+Every command imports this module, so it must not import anything slow, such as numpy or torch.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import typer
 from rich.console import Console, Group
 from rich.live import Live
@@ -17,12 +19,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from lmfcn.benchmark.comparison import Comparison
-from lmfcn.benchmark.runs import Cell, Run
-from lmfcn.benchmark.statistics import summarize
-from lmfcn.benchmark.tables import NOTHING, spread
-
 if TYPE_CHECKING:
+    from lmfcn.benchmark.comparison import Comparison
+    from lmfcn.benchmark.runs import Cell, Run
     from lmfcn.predict.evaluation import Estimate, Evaluation
 
 
@@ -188,7 +187,7 @@ class RunBar:
         self._progress.update(self._task, description="")
         self._progress.__exit__(kind, error, trace)
 
-    def begin(self, cell: Cell) -> bool:
+    def begin(self, cell: "Cell") -> bool:
         """Show the run that starts now; return True, as every run may start."""
         text = f"{cell.task}: {cell.method}, repetition {cell.seed + 1}"
         self._progress.update(self._task, description=escape(text))
@@ -203,9 +202,9 @@ class RunBar:
 class LiveTable:
     """A table of the scores so far, with the current runs below it; use it in a `with` statement."""
 
-    def __init__(self, comparison: Comparison, console: Console) -> None:
+    def __init__(self, comparison: "Comparison", console: Console) -> None:
         self._comparison = comparison
-        self._running: list[Cell] = []
+        self._running: "list[Cell]" = []
         self._live = Live(self._content(), console=console, auto_refresh=False)
 
     def __enter__(self) -> "LiveTable":
@@ -219,12 +218,12 @@ class LiveTable:
         self._refresh()
         self._live.__exit__(kind, error, trace)
 
-    def begin(self, cell: Cell) -> None:
+    def begin(self, cell: "Cell") -> None:
         """Add a run to the current runs."""
         self._running.append(cell)
         self._refresh()
 
-    def end(self, cell: Cell) -> None:
+    def end(self, cell: "Cell") -> None:
         """Remove a run from the current runs; `show_result` refreshes the table next."""
         self._running = [other for other in self._running if other != cell]
 
@@ -249,7 +248,7 @@ class LiveTable:
         return Group(progress_table(self._comparison), Text(self._current_runs()))
 
 
-def progress_table(comparison: Comparison) -> Table:
+def progress_table(comparison: "Comparison") -> Table:
     """Return a table with the scores of each method so far."""
     table = Table("method", title=f"Test balanced accuracy on {comparison.name}")
     for heading in ("test", "repeats", "seconds"):
@@ -260,7 +259,12 @@ def progress_table(comparison: Comparison) -> Table:
     return table
 
 
-def _method_cells(runs: list[Run], n_repeats: int) -> list[str]:
+def _method_cells(runs: "list[Run]", n_repeats: int) -> list[str]:
+    import numpy as np
+
+    from lmfcn.benchmark.statistics import summarize
+    from lmfcn.benchmark.tables import NOTHING, spread
+
     if not runs:
         return [NOTHING, f"0 of {n_repeats}", NOTHING]
     score = spread(summarize([run.test_balanced_accuracy for run in runs]))
