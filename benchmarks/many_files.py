@@ -20,7 +20,7 @@ import numpy as np
 from PIL import Image
 
 from lmfcn import LMFCNClassifier, make_gaussians
-from lmfcn.compute.threads import WithThreads
+from lmfcn.compute.resources import WithThreads
 from lmfcn.model import TextureModel
 from lmfcn.predict.stream import BATCH, FilePredictor, stream_predictions
 

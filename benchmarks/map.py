@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from lmfcn import LMFCNClassifier, make_gaussians
-from lmfcn.maps.grid import MapGrid
+from lmfcn.maps.texture_map import MapGrid
 from lmfcn.model import TextureModel
 
 GOAL = 20.0

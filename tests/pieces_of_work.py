@@ -51,7 +51,7 @@ def threads_and_jobs(_):
 
 
 def threads_before_and_within(count):
-    from lmfcn.compute.threads import WithThreads
+    from lmfcn.compute.resources import WithThreads
 
     return threads_and_jobs(0), WithThreads(threads_and_jobs, count)(0)
 

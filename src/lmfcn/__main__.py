@@ -25,16 +25,15 @@ from lmfcn.cli.serve import serve
 from lmfcn.cli.train import train
 
 _EPILOG = (
-    "Exit codes: 0 done; 1 done, but not everything was good (bad files or parts of an image, images unfit for"
-    " training, a training that failed); 2 wrong use or wrong data, with one sentence that says what; 130 stopped by"
-    " Ctrl-C."
+    "Exit codes: 0 success; 1 finished with problems (unreadable files or parts of an image, images unfit for training,"
+    " a failed training); 2 wrong options or wrong data, with one sentence about it; 130 stopped by Ctrl-C."
 )
 
 app = typer.Typer(
     name="lmfcn",
     help="Large-margin texture classification: small networks trained on their support vectors.\n\n"
-    "  lmfcn train my_images -o wood.lmfcn       # a folder of images for each class\n\n"
-    "  lmfcn predict wood.lmfcn new_images       # the class of every image in it",
+    "  lmfcn train my_images -o wood.lmfcn       # one folder of images per class\n\n"
+    "  lmfcn predict wood.lmfcn new_images       # predict the class of every image",
     epilog=_EPILOG,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -57,36 +56,36 @@ def _options(
 
 
 def _add(command: Callable[..., None], short: str, name: str | None = None) -> None:
-    """Register a command; the lines of a paragraph in its docstring flow, whatever the width of the screen."""
+    """Register a command; the paragraphs of its docstring are wrapped to the width of the terminal."""
     paragraphs = cleandoc(command.__doc__ or "").split("\n\n")
     app.command(name, help="\n\n".join(" ".join(text.split()) for text in paragraphs), short_help=short)(command)
 
 
-# In the order in which somebody with new images needs them, each with a line that fits a narrow screen.
-_add(demo, "Watch the method at work on built-in textures.")
-_add(inspect, "Look at your images: are they fit for training?")
-_add(audit, "Find labels to doubt and duplicates.")
-_add(train, "Train on your images: a model, and a page about it.")
-_add(evaluate, "Tell how good a model is on labelled images.")
+# In the usual order of work with new images; each line fits a narrow terminal.
+_add(demo, "Train on built-in textures and show the result.")
+_add(inspect, "Check whether your images are fit for training.")
+_add(audit, "Find wrong labels and duplicates.")
+_add(train, "Train a model on your images, with a report.")
+_add(evaluate, "Measure a model on labelled images.")
 _add(predict, "Predict the classes of any number of images.")
-_add(explain, "Show why: deciding images, and where.")
+_add(explain, "Explain predictions.")
 _add(compare, "Compare with other methods on your images.")
 _add(reproduce, "Reproduce the paper's tables and figures.")
-_add(serve, "Open a page in your browser that predicts and explains.")
-_add(map_image, "Map what is where in an image of any size.", "map")
-_add(export, "Write a model as ONNX, or for torch.")
-_add(info, "Tell what a model is and where it comes from.")
+_add(serve, "Serve a web page that predicts and explains.")
+_add(map_image, "Map the textures in an image of any size.", "map")
+_add(export, "Write a model as ONNX or torch.export file.")
+_add(info, "Describe a model.")
 
 
-def _sentence(error: Exception) -> str:
-    """Return what went wrong; of a file, its name and the reason without the number that systems give it."""
+def _error_message(error: Exception) -> str:
+    """Return the message of an error; for file errors the name and the reason, without the error number."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}."
     if not isinstance(error, ValueError):
         return str(error)
     from lmfcn.data.image_files import CollectionError, describe_errors
 
-    if isinstance(error, CollectionError):  # whose own words are for Python
+    if isinstance(error, CollectionError):  # its own message is for Python users
         return (
             f"{error.errors[0]}."
             if len(error.errors) == 1
@@ -100,7 +99,9 @@ def main() -> None:
     try:
         app()
     except (ValueError, OSError, ImportError, RuntimeError) as error:
-        Console(stderr=True).print(f"[bold red]Error:[/] {escape(_sentence(error))}", highlight=False, soft_wrap=True)
+        Console(stderr=True).print(
+            f"[bold red]Error:[/] {escape(_error_message(error))}", highlight=False, soft_wrap=True
+        )
         sys.exit(2)
     except KeyboardInterrupt:
         Console(stderr=True).print("Stopped.")

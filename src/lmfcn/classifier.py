@@ -11,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from lmfcn.compute.threads import n_threads
+from lmfcn.compute.resources import use_threads
 from lmfcn.data.arrays import RandomState, as_generator
 from lmfcn.data.training_data import TrainingData
 from lmfcn.method.epoch import Callback
@@ -208,7 +208,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         notes: list[str] = []
         if checkpoints is not None:
             options, notes = resumed_options(options, checkpoints.claim(record, options.threads))
-        with n_threads(options.threads.process):
+        with use_threads(options.threads.process):
             fitted = fit_model(data, options)
         self._store(fitted, data, options.recipe, record)
         for message in notes + fitted.messages:

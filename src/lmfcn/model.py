@@ -310,7 +310,7 @@ class TextureModel(nn.Module):
         from lmfcn.maps.texture_map import TextureMap
 
         mapper = self.mapper()
-        window = mapper.window(self.form.frame.size) if window is None else window
+        window = mapper.default_window(self.form.frame.size) if window is None else window
         grid = mapper.grid(pixels.shape[:2], window, stride)
         return TextureMap(mapper.map(pixels, grid), self.classes, grid)
 

@@ -1,4 +1,4 @@
-"""What `lmfcn train` and `lmfcn evaluate` do with a user's own images."""
+"""Open a user's images, train a classifier on them and evaluate it: the work behind `lmfcn train`."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -24,19 +24,19 @@ _PART_NAMES = {"train": "train", "training": "train", "val": "val", "valid": "va
 
 @dataclass(frozen=True)
 class Source:
-    """Where images come from and how they are read.
+    """A file or folder of images, and how to read it.
 
     Attributes
     ----------
     path : Path
-        Whatever `open_collection` reads.
+        Anything that `open_collection` reads.
     size : int or None
-        Side in pixels to bring all images to.
+        Side in pixels to which all images are resized.
     color : "keep", "grey" or "rgb"
     groups : str or None
-        Column of the table that tells which images belong together.
+        Column of the table with the groups of images that belong together.
     skip_bad : bool
-        Whether files that cannot be read are left out.
+        Whether to leave out files that cannot be read.
     """
 
     path: Path
@@ -46,15 +46,15 @@ class Source:
     skip_bad: bool = False
 
     def open(self, *, verbose: bool = False) -> ImageCollection:
-        """Return the labelled images; refuse what has no labels, and files that cannot be read."""
+        """Return the labelled images; refuse images without labels, and files that cannot be read."""
         images = open_collection(self.path, group_column=self.groups, color=self.color)
         if images.labels is None:
             raise ValueError(f"{self.path} has no labels; the class of every image must be known.")
         images = images if self.size is None else images.resized(self.size)
-        return only_sound(images, skip_bad=self.skip_bad, verbose=verbose)
+        return check_readable(images, skip_bad=self.skip_bad, verbose=verbose)
 
-    def beside(self, path: Path | None) -> "Source | None":
-        """Return other images that are read the same way; those without columns cannot have one for groups."""
+    def with_path(self, path: Path | None) -> "Source | None":
+        """Return a source of other images that are read the same way; without groups if it has no columns."""
         if path is None:
             return None
         has_columns = path.suffix.lower() in (".csv", ".tsv", ".npz")
@@ -62,8 +62,18 @@ class Source:
 
 
 @dataclass(frozen=True)
-class OwnParts:
-    """Images to learn from, to choose by and to test on; without the second, a part of the first is held out."""
+class SplitImages:
+    """Training, validation and test images; without validation images, training holds out some of its own.
+
+    Attributes
+    ----------
+    train : ImageCollection
+    validation, test : ImageCollection or None
+    left_out : list of ImageError
+        Files that could not be read.
+    notes : list of str
+        Remarks about the data.
+    """
 
     train: ImageCollection
     validation: ImageCollection | None
@@ -72,49 +82,49 @@ class OwnParts:
     notes: list[str]
 
 
-def open_parts(
+def open_split(
     source: Source, validation: Source | None = None, *, ignore_split: bool = False, verbose: bool = False
-) -> OwnParts:
-    """Open the images and take them apart as they are divided, if they are.
+) -> SplitImages:
+    """Open the images and split them as their table or folder says, if it does.
 
     Parameters
     ----------
     source : Source
     validation : Source, optional
-        Images to choose the epoch by that lie elsewhere.
+        Validation images in another place.
     ignore_split : bool, default=False
-        Whether a division that the images bring is given up.
+        Whether to train on all images, whatever split they have.
     verbose : bool, default=False
         Show a progress bar.
     """
     images = source.open(verbose=verbose)
     check_classes(source.path, np.asarray(images.labels))
-    chosen = None if validation is None else validation.open(verbose=verbose)
+    extra = None if validation is None else validation.open(verbose=verbose)
     names = None if images.split is None or ignore_split else _part_names(source.path, images.split)
     if names is None:
-        return OwnParts(images, chosen, None, images.left_out + _left_out(chosen), [])
-    if chosen is not None and "val" in names:
+        return SplitImages(images, extra, None, images.left_out + _left_out(extra), [])
+    if extra is not None and "val" in names:
         raise ValueError(f"{source.path} has validation images already; leave out --val, or give --ignore-split.")
     positions = [np.flatnonzero(names == name) for name in ("train", "val", "test")]
-    notes = _leaks(images, Split(*positions), verbose=verbose)
+    notes = _find_leaks(images, Split(*positions), verbose=verbose)
     train, val, test = (images.subset(part) if len(part) else None for part in positions)
     if train is None:
-        raise ValueError(f"{source.path} is divided, but has no images for training; give --ignore-split to use all.")
-    return OwnParts(train, val or chosen, test, images.left_out + _left_out(chosen), notes)
+        raise ValueError(f"{source.path} has a split without training images; give --ignore-split to train on all.")
+    return SplitImages(train, val or extra, test, images.left_out + _left_out(extra), notes)
 
 
-def part_to_test_on(images: ImageCollection, wanted: str | None = None) -> tuple[ImageCollection, str]:
-    """Return a part of divided images and its name: the test part unless another is wanted; else all of them."""
+def select_part(images: ImageCollection, wanted: str | None = None) -> tuple[ImageCollection, str]:
+    """Return one part of split images and its name: the wanted one, else the test part, else all images."""
     if wanted == "all" or (wanted is None and (images.split is None or "test" not in images.split)):
         return images, "all"
     return images.part(wanted or "test"), wanted or "test"
 
 
-def only_sound(images: ImageCollection, *, skip_bad: bool, verbose: bool = False) -> ImageCollection:
-    """Decode every image once; refuse files that cannot be used, all at once, or leave them out."""
+def check_readable(images: ImageCollection, *, skip_bad: bool, verbose: bool = False) -> ImageCollection:
+    """Decode every image once; return those that can be used, or refuse the others with one error for all."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # what is left out is told by `left_out`
+            warnings.simplefilter("ignore", UserWarning)  # `left_out` holds the same
             return images.checked("skip" if skip_bad else "raise", verbose=verbose)
     except CollectionError as error:
         cure = "Repair or remove them, or leave them out with --skip-bad."
@@ -130,23 +140,36 @@ def _part_names(path: Path, split: np.ndarray) -> np.ndarray:
     unknown = sorted({str(name) for name in split.tolist()} - set(_PART_NAMES))
     if unknown:
         raise ValueError(
-            f"{path} is divided into parts with the names {', '.join(unknown[:5])}, but train, val and test are needed;"
-            " rename them, or give --ignore-split to use all images for training."
+            f"{path} has a split with the names {', '.join(unknown[:5])}, but train, val and test are needed;"
+            " rename them, or give --ignore-split to train on all images."
         )
     return np.array([_PART_NAMES[str(name)] for name in split.tolist()])
 
 
-def _leaks(images: ImageCollection, parts: Split, *, verbose: bool) -> list[str]:
-    """Refuse groups on two sides; return a sentence about images that are on two sides."""
+def _find_leaks(images: ImageCollection, split: Split, *, verbose: bool) -> list[str]:
+    """Refuse groups in two parts of the split; return sentences about images that are in two parts."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", LeakWarning)
-        check_split(images, parts, verbose=verbose)
+        check_split(images, split, verbose=verbose)
     return [str(warning.message) for warning in caught if issubclass(warning.category, LeakWarning)]
 
 
 @dataclass(frozen=True)
-class Judged:
-    """Images with what a model says about them that has not learnt from them."""
+class EvaluatedPart:
+    """Images that a model was not trained on, with its predictions and their evaluation.
+
+    Attributes
+    ----------
+    part : str
+        "test", "validation" or "cross-validated training".
+    images : ImageCollection
+    positions : array of int (n,)
+        Positions in `images` of those that were evaluated.
+    numbers : array of int (n,)
+        True classes.
+    probabilities : array (n, n_classes)
+    evaluation : Evaluation
+    """
 
     part: str
     images: ImageCollection
@@ -157,24 +180,24 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class OwnModel:
-    """A trained model, what it comes from and how good it is.
+class TrainedModel:
+    """A trained classifier with its images and its evaluation.
 
     Attributes
     ----------
     classifier : LMFCNClassifier
-    parts : OwnParts
-    held_out : Judged
-        The validation images, each judged by an SVM that had not learnt from it.
-    test : Judged or None
+    parts : SplitImages
+    held_out : EvaluatedPart or None
+        The validation images, each predicted by an SVM that was not fitted to it; None if there are none.
+    test : EvaluatedPart or None
     notes : list of str
-        What the user should know about data and training.
+        Remarks about data and training.
     """
 
     classifier: LMFCNClassifier
-    parts: OwnParts
-    held_out: Judged | None
-    test: Judged | None
+    parts: SplitImages
+    held_out: EvaluatedPart | None
+    test: EvaluatedPart | None
     notes: list[str]
 
     @property
@@ -183,21 +206,21 @@ class OwnModel:
         return self.classifier.interrupted_
 
     @property
-    def judged(self) -> Judged | None:
-        """What the model should be judged by: the test images, else those that were held out."""
+    def best_evaluated(self) -> EvaluatedPart | None:
+        """The most trustworthy evaluation: of the test images, else of the held-out images."""
         return self.test or self.held_out
 
 
-def train_on(parts: OwnParts, parameters: Mapping[str, Any], *, announce: Callable[[str], None]) -> OwnModel:
-    """Fit a classifier and judge it; the record of its model tells how it did.
+def train_model(parts: SplitImages, parameters: Mapping[str, Any], *, announce: Callable[[str], None]) -> TrainedModel:
+    """Fit a classifier and evaluate it; the record of its model holds the result.
 
     Parameters
     ----------
-    parts : OwnParts
+    parts : SplitImages
     parameters : mapping
-        Of `LMFCNClassifier`.
+        Parameters of `LMFCNClassifier`.
     announce : callable
-        Called with a sentence before each step that may take a while.
+        Called with a sentence before each step that may take long.
     """
     classifier = LMFCNClassifier(**parameters)
     with warnings.catch_warnings(record=True) as caught:
@@ -205,19 +228,19 @@ def train_on(parts: OwnParts, parameters: Mapping[str, Any], *, announce: Callab
         classifier.fit(parts.train, validation=parts.validation)
     messages = [str(warning.message) for warning in caught if issubclass(warning.category, TrainingWarning)]
     classifier.model_.record["random_state"] = parameters.get("random_state")
-    held_out = _held_out(classifier, parts)
+    held_out = _evaluate_held_out(classifier, parts)
     test = None
     if parts.test is not None:
         announce(f"Testing on {len(parts.test)} images.")
-        test = _test(classifier, parts.test)
+        test = _evaluate_test(classifier, parts.test)
         classifier.model_.record["test"] = {
             "n_images": test.evaluation.n_images,
             "balanced_accuracy": vars(test.evaluation.balanced_accuracy),
         }
-    return OwnModel(classifier, parts, held_out, test, parts.notes + messages)
+    return TrainedModel(classifier, parts, held_out, test, parts.notes + messages)
 
 
-def _held_out(classifier: LMFCNClassifier, parts: OwnParts) -> Judged | None:
+def _evaluate_held_out(classifier: LMFCNClassifier, parts: SplitImages) -> EvaluatedPart | None:
     found = classifier.held_out_
     if len(found.numbers) == 0:
         return None
@@ -227,11 +250,11 @@ def _held_out(classifier: LMFCNClassifier, parts: OwnParts) -> Judged | None:
     groups = None if images.groups is None else images.groups[positions]
     evaluation = evaluate_predictions(classifier.model_, found.numbers, found.probabilities, groups)
     name = "cross-validated training" if found.seen else "validation"
-    return Judged(name, images, positions, found.numbers, found.probabilities, evaluation)
+    return EvaluatedPart(name, images, positions, found.numbers, found.probabilities, evaluation)
 
 
-def _test(classifier: LMFCNClassifier, images: ImageCollection) -> Judged:
+def _evaluate_test(classifier: LMFCNClassifier, images: ImageCollection) -> EvaluatedPart:
     numbers = class_numbers_of(classifier.model_, images.labels)
     predicted = classifier.predict_proba(images)
     evaluation = evaluate_predictions(classifier.model_, numbers, predicted, images.groups)
-    return Judged("test", images, np.arange(len(images)), numbers, predicted, evaluation)
+    return EvaluatedPart("test", images, np.arange(len(images)), numbers, predicted, evaluation)

@@ -1,7 +1,7 @@
 import sys
 
 import pytest
-from own_images import FAST, save_images
+from small_images import FAST, save_images
 from test_cli import lmfcn
 
 from lmfcn import __main__ as commands
@@ -15,7 +15,7 @@ def trees(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def trained(trees, tmp_path_factory):
-    """What the real command said, and the folder in which it wrote its files."""
+    """What the real command stderr, and the folder in which it wrote its files."""
     folder = tmp_path_factory.mktemp("trained")
     result = lmfcn("train", trees, "-o", folder / "new" / "trees.lmfcn", *FAST)
     assert result.returncode == 0, result.stderr
@@ -36,14 +36,14 @@ def model(trees, tmp_path_factory):
 
 @pytest.fixture
 def command(monkeypatch, capsys, tmp_path):
-    """Run a command in this process; return its exit code and what it said."""
+    """Run a command in this process; return its exit code and what it printed."""
 
     def run(*arguments):
         monkeypatch.chdir(tmp_path)
         monkeypatch.setattr(sys, "argv", ["lmfcn", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             commands.main()
-        said = capsys.readouterr()
-        return ended.value.code, said.out, said.err
+        printed = capsys.readouterr()
+        return ended.value.code, printed.out, printed.err
 
     return run

@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from own_images import FAST, save_images
+from small_images import FAST, save_images
 
 from lmfcn.data.sources import open_collection
 from small_model import quick

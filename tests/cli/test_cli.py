@@ -32,7 +32,7 @@ def test_help_tells_what_there_is():
     commands = ("demo", "inspect", "audit", "train", "evaluate", "predict", "explain", "compare", "reproduce", "serve")
     places = [result.stdout.index(f"│ {command} ") for command in commands]
     assert places == sorted(places)
-    assert "Exit codes: 0 done" in result.stdout
+    assert "Exit codes: 0 success" in result.stdout
     assert len(result.stdout.splitlines()) <= 42
 
 

@@ -25,7 +25,7 @@ def folder(tmp_path, random):
 
 @pytest.fixture
 def lmfcn(monkeypatch, capsys, tmp_path):
-    """Run the command in this process; return its exit code and what it said."""
+    """Run the command in this process; return its exit code and what it printed."""
     monkeypatch.setattr("lmfcn.baselines.feature_svm.C_FACTORS", (1.0,))
     monkeypatch.setattr("lmfcn.baselines.feature_svm.GAMMA_FACTORS", (1.0,))
 
@@ -34,8 +34,8 @@ def lmfcn(monkeypatch, capsys, tmp_path):
         monkeypatch.setattr(sys, "argv", ["lmfcn", "compare", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             commands.main()
-        said = capsys.readouterr()
-        return ended.value.code, said.out, said.err
+        printed = capsys.readouterr()
+        return ended.value.code, printed.out, printed.err
 
     return run
 
@@ -44,28 +44,28 @@ FAST = ("--methods", "pftas,LBP", "--repeats", "2")
 
 
 def test_compare_tells_and_writes(lmfcn, folder, tmp_path):
-    code, told, _ = lmfcn(folder, *FAST, "--quiet")
+    code, stdout, _ = lmfcn(folder, *FAST, "--quiet")
     assert code == 0
-    lines = told.splitlines()
+    lines = stdout.splitlines()
     assert lines[0].startswith("trees      LBP                         seed 0 | test ")
     assert len([line for line in lines if line.startswith("trees ")]) == 4
-    assert " has the best mean test balanced accuracy, " in told
-    assert "2 repeats are too few to tell " in told
-    assert told.endswith("Report: comparison/report.html\n")
+    assert " has the best mean test balanced accuracy, " in stdout
+    assert "2 repeats are too few to tell " in stdout
+    assert stdout.endswith("Report: comparison/report.html\n")
     names = sorted(path.name for path in (tmp_path / "comparison").iterdir())
     assert names == ["report.html", "results.csv", "results.md", "runs.jsonl"]
-    again, told, _ = lmfcn(folder, *FAST, "--quiet")
+    again, stdout, _ = lmfcn(folder, *FAST, "--quiet")
     assert again == 0
-    assert not told.startswith("trees ")
+    assert not stdout.startswith("trees ")
     assert len(read_runs(tmp_path / "comparison" / "runs.jsonl")) == 4
 
 
 def test_a_terminal_gets_a_table_that_moves(lmfcn, folder, monkeypatch):
     screen = io.StringIO()
     monkeypatch.setattr(command, "Console", lambda: Console(file=screen, force_terminal=True, width=90))
-    code, told, _ = lmfcn(folder, *FAST, "--output", "out")
+    code, stdout, _ = lmfcn(folder, *FAST, "--output", "out")
     assert code == 0
-    assert "seed 0" not in told
+    assert "seed 0" not in stdout
     shown = screen.getvalue()
     assert "Test balanced accuracy on trees" in shown
     assert "Now: PFTAS, repeat 2 of 2." in shown
@@ -94,28 +94,28 @@ def test_several_runs_at_a_time_share_the_table(lmfcn, folder, monkeypatch, tmp_
 
 
 def test_an_address_that_is_none_leaves_no_folder(lmfcn, folder, tmp_path):
-    code, _, said = lmfcn(folder, *FAST, "--quiet", "--scheduler", "http://localhost:8787")
+    code, _, stderr = lmfcn(folder, *FAST, "--quiet", "--scheduler", "http://localhost:8787")
     assert code == 2
-    assert "dashboard" in said
+    assert "dashboard" in stderr
     assert not (tmp_path / "comparison").exists()
 
 
 def test_two_comparisons_do_not_share_a_folder(lmfcn, folder, tmp_path):
     (tmp_path / "comparison").mkdir()
     with LockFile(tmp_path / "comparison" / "runs.jsonl", "busy"):
-        code, _, said = lmfcn(folder, *FAST, "--quiet")
+        code, _, stderr = lmfcn(folder, *FAST, "--quiet")
     assert code == 2
-    assert "wait until it has ended, or give another --output" in " ".join(said.split())
+    assert "wait until it has ended, or give another --output" in " ".join(stderr.split())
 
 
 def test_the_time_budget_ends_it_with_what_is_there(lmfcn, folder, monkeypatch, tmp_path):
     clock = iter([0.0, 1.0, 2.0, 61.0])  # the start, and before each run
     # Only the command's clock: other threads look at the real one.
     monkeypatch.setattr(command, "time", SimpleNamespace(monotonic=lambda: next(clock)))
-    code, told, _ = lmfcn(folder, *FAST, "--quiet", "--time-budget", "1")
+    code, stdout, _ = lmfcn(folder, *FAST, "--quiet", "--time-budget", "1")
     assert code == 0
     assert len(read_runs(tmp_path / "comparison" / "runs.jsonl")) == 2
-    assert "- Complete repeats: 1 of 2," in told
+    assert "- Complete repeats: 1 of 2," in stdout
 
 
 def test_an_interrupt_leaves_tables_and_code_130(lmfcn, folder, monkeypatch, tmp_path):
@@ -129,12 +129,12 @@ def test_an_interrupt_leaves_tables_and_code_130(lmfcn, folder, monkeypatch, tmp
         yield from whole(cell, *others)
 
     monkeypatch.setattr(studies, "measure", interrupted)
-    code, told, _ = lmfcn(folder, *FAST, "--quiet")
+    code, stdout, _ = lmfcn(folder, *FAST, "--quiet")
     assert code == 130
-    assert "The same command goes on." in told
+    assert "The same command goes on." in stdout
     assert "LBP" in (tmp_path / "comparison" / "results.md").read_text()
-    code, _, said = lmfcn(folder, *FAST, "--quiet", "--seed", "1", "--output", "other")
-    assert (code, said) == (130, "Stopped before anything was measured.\n")
+    code, _, stderr = lmfcn(folder, *FAST, "--quiet", "--seed", "1", "--output", "other")
+    assert (code, stderr) == (130, "Stopped before anything was measured.\n")
 
 
 def test_a_failed_training_ends_with_code_1(lmfcn, folder, monkeypatch):
@@ -149,13 +149,13 @@ def test_a_failed_training_ends_with_code_1(lmfcn, folder, monkeypatch):
         yield from whole(cell, *others)
 
     monkeypatch.setattr(studies, "measure", failing)
-    code, told, _ = lmfcn(folder, *FAST, "--quiet")
+    code, stdout, _ = lmfcn(folder, *FAST, "--quiet")
     assert code == 1
-    assert "- A training failed: trees, PFTAS, seed 0: The features are not finite." in told
-    code, told, said = lmfcn(folder, "--methods", "PFTAS", "--repeats", "1", "--quiet", "--output", "other")
+    assert "- A training failed: trees, PFTAS, seed 0: The features are not finite." in stdout
+    code, stdout, stderr = lmfcn(folder, "--methods", "PFTAS", "--repeats", "1", "--quiet", "--output", "other")
     assert code == 1
-    assert told == "trees, PFTAS, seed 0: The features are not finite. Going on with the next.\n"
-    assert said == "No method could be measured.\n"
+    assert stdout == "trees, PFTAS, seed 0: The features are not finite. Going on with the next.\n"
+    assert stderr == "No method could be measured.\n"
     screen = io.StringIO()
     monkeypatch.setattr(command, "Console", lambda: Console(file=screen, force_terminal=True, width=120))
     assert lmfcn(folder, "--methods", "PFTAS,LBP", "--repeats", "1", "--output", "third")[0] == 1
@@ -174,9 +174,9 @@ def test_without_a_repeat_in_common_there_is_no_verdict_yet(lmfcn, folder, monke
         yield from whole(cell, *others)
 
     monkeypatch.setattr(studies, "measure", failing)
-    code, told, said = lmfcn(folder, *FAST, "--quiet")
-    assert (code, said) == (1, "")
-    assert told.endswith("No repeat is complete yet; the same command goes on.\n")
+    code, stdout, stderr = lmfcn(folder, *FAST, "--quiet")
+    assert (code, stderr) == (1, "")
+    assert stdout.endswith("No repeat is complete yet; run the same command to continue.\n")
     assert [path.name for path in (tmp_path / "comparison").iterdir()] == ["runs.jsonl"]
     monkeypatch.setattr(studies, "measure", whole)
     assert lmfcn(folder, *FAST, "--quiet")[0] == 0
@@ -184,23 +184,23 @@ def test_without_a_repeat_in_common_there_is_no_verdict_yet(lmfcn, folder, monke
 
 def test_without_the_extra_everything_but_the_report_is_there(lmfcn, folder, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "lmfcn.report.comparison_page", None)
-    code, told, _ = lmfcn(folder, *FAST, "--quiet")
+    code, stdout, _ = lmfcn(folder, *FAST, "--quiet")
     assert code == 0
-    assert "pip install 'lmfcn[report]'" in told
+    assert "pip install 'lmfcn[report]'" in stdout
     assert not (tmp_path / "comparison" / "report.html").exists()
     assert (tmp_path / "comparison" / "results.csv").exists()
 
 
 def test_quick_is_said_everywhere(lmfcn, folder, tmp_path):
-    code, told, _ = lmfcn(folder, "--methods", "LBP", "--quick", "--quiet")
+    code, stdout, _ = lmfcn(folder, "--methods", "LBP", "--quick", "--quiet")
     assert code == 0
-    assert "- This was a quick look" in told
+    assert "- This was a quick look" in stdout
     assert {run.seed for run in read_runs(tmp_path / "comparison-quick" / "runs.jsonl").values()} == {0, 1, 2}
     for name in ("results.md", "report.html"):
         assert "trees, quick" in (tmp_path / "comparison-quick" / name).read_text()
-    code, told, _ = lmfcn(folder, "--methods", "LBP", "--repeats", "1", "--quiet")  # the real comparison after it
+    code, stdout, _ = lmfcn(folder, "--methods", "LBP", "--repeats", "1", "--quiet")  # the real comparison after it
     assert code == 0
-    assert told.endswith("Report: comparison/report.html\n")
+    assert stdout.endswith("Report: comparison/report.html\n")
 
 
 @pytest.mark.parametrize(
@@ -226,8 +226,8 @@ def test_mistakes_end_with_one_sentence_and_code_2(lmfcn, folder, tmp_path, argu
                 (tmp_path / name / label / f"{number}.png").write_bytes((folder / label / f"{number}.png").read_bytes())
     rows = [f"trees/{label}/{number}.png,{label},{number % 2}" for label in ("bark", "wood") for number in range(8)]
     (tmp_path / "groups.csv").write_text("path,label,group\n" + "\n".join(rows))
-    code, _, said = lmfcn(*arguments, "--quiet")
+    code, _, stderr = lmfcn(*arguments, "--quiet")
     assert code == 2
-    assert said.startswith("Error: ")
-    assert said.count("\n") == 1
-    assert sentence in said
+    assert stderr.startswith("Error: ")
+    assert stderr.count("\n") == 1
+    assert sentence in stderr

@@ -1,16 +1,14 @@
 import json
 
 import pytest
-from own_images import FAST
 from PIL import Image
+from small_images import FAST
 
 from lmfcn.compute.resources import available_devices
 from pretend_device import pretended
 
 MISSING = "cuda:77"
-SENTENCE = (
-    f"Error: device must be 'auto' or one of those that are here ({', '.join(available_devices())}), got 'cuda:77'."
-)
+SENTENCE = f"Error: device must be 'auto' or an available device ({', '.join(available_devices())}), got 'cuda:77'."
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +60,11 @@ def test_a_device_that_is_not_there_is_one_sentence_and_leaves_nothing(name, com
 def test_commands_say_on_a_device_what_they_say_on_the_cpu(device, command, model, trees, large):
     def results(name):
         labels = command("predict", model, trees, "--format", "csv", "--device", name)[1]
-        told = json.loads(command("evaluate", model, trees, "--part", "all", "--json", "--device", name)[1])
+        stdout = json.loads(command("evaluate", model, trees, "--part", "all", "--json", "--device", name)[1])
         explained = json.loads(command(*arguments("explain", model, trees, large), "--json", "--device", name)[1])
         code, areas, _ = command(*arguments("map", model, trees, large), "-o", name.replace(":", ""), "--device", name)
         assert code == 0
-        return [line.split(",")[:2] for line in labels.splitlines()], told["confusion"], explained[0]["label"], areas
+        return [line.split(",")[:2] for line in labels.splitlines()], stdout["confusion"], explained[0]["label"], areas
 
     with pretended(device):
         there = results(device)

@@ -3,7 +3,7 @@ import json
 
 import numpy as np
 import pytest
-from own_images import save_images
+from small_images import save_images
 
 
 @pytest.fixture(scope="module")
@@ -12,7 +12,7 @@ def new_trees(tmp_path_factory):
 
 
 def test_evaluate_tells_everything(command, model, new_trees):
-    code, told, said = command("evaluate", model, new_trees)
+    code, stdout, stderr = command("evaluate", model, new_trees)
     assert code == 0
     for text in (
         "Balanced accuracy ",
@@ -22,15 +22,15 @@ def test_evaluate_tells_everything(command, model, new_trees):
         "Calibration error",
         "aim at 0.9",
     ):
-        assert text in told
-    assert "Note" not in said
-    assert "\x1b" not in told
+        assert text in stdout
+    assert "Note" not in stderr
+    assert "\x1b" not in stdout
 
 
 def test_json_and_csv_agree(command, model, new_trees, tmp_path):
-    code, told, said = command("evaluate", model, new_trees, "--json", "--quiet", "--csv", "rows.csv")
-    assert (code, said) == (0, "")
-    values = json.loads(told)
+    code, stdout, stderr = command("evaluate", model, new_trees, "--json", "--quiet", "--csv", "rows.csv")
+    assert (code, stderr) == (0, "")
+    values = json.loads(stdout)
     counts = np.array(values["confusion"]["counts"])
     assert counts.sum(axis=1).tolist() == [6, 6]
     rows = list(csv.DictReader((tmp_path / "rows.csv").read_text().splitlines()))
@@ -41,9 +41,9 @@ def test_json_and_csv_agree(command, model, new_trees, tmp_path):
 
 
 def test_training_images_are_noticed(command, model, trees):
-    code, _, said = command("evaluate", model, trees)
+    code, _, stderr = command("evaluate", model, trees)
     assert code == 0
-    assert "Note: 20 of the 20 images were among the training or validation images of the model" in said
+    assert "Note: 20 of the 20 images were among the training or validation images of the model" in stderr
 
 
 def test_a_part_and_bad_files(command, model, new_trees, tmp_path):
@@ -55,16 +55,16 @@ def test_a_part_and_bad_files(command, model, new_trees, tmp_path):
     (tmp_path / "bad.png").write_bytes(b"")
     (tmp_path / "table.csv").write_text("\n".join(["path,label,split", *lines, "bad.png,wood,old"]))
     assert " on 4 test images" in command("evaluate", model, "table.csv")[1]
-    code, _, said = command("evaluate", model, "table.csv", "--part", "old")
+    code, _, stderr = command("evaluate", model, "table.csv", "--part", "old")
     assert code == 2
-    assert "bad.png: is empty (0 bytes)" in said
-    code, told, said = command("evaluate", model, "table.csv", "--part", "all", "--skip-bad")
+    assert "bad.png: is empty (0 bytes)" in stderr
+    code, stdout, stderr = command("evaluate", model, "table.csv", "--part", "all", "--skip-bad")
     assert code == 0
-    assert " on 12 images" in told
-    assert "Left out: bad.png" in said
-    code, _, said = command("evaluate", model, "table.csv", "--part", "new")
+    assert " on 12 images" in stdout
+    assert "Left out: bad.png" in stderr
+    code, _, stderr = command("evaluate", model, "table.csv", "--part", "new")
     assert code == 2
-    assert "The split has the parts ['old', 'test'], not 'new'." in said
+    assert "The split has the parts ['old', 'test'], not 'new'." in stderr
 
 
 def test_mistakes_are_one_sentence(command, model, new_trees, tmp_path):
@@ -82,7 +82,7 @@ def test_mistakes_are_one_sentence(command, model, new_trees, tmp_path):
         ((model, tmp_path / "oak"), "labels that the model does not know: 'oak'; it knows 'bark', 'wood'."),
         ((model, colors), "X has 3 channels, but the classifier was fitted on images with 1"),
     ]:
-        code, told, said = command("evaluate", *arguments, "--quiet")
-        assert (code, told) == (2, "")
-        assert sentence in said
-        assert said.startswith("Error: ")
+        code, stdout, stderr = command("evaluate", *arguments, "--quiet")
+        assert (code, stdout) == (2, "")
+        assert sentence in stderr
+        assert stderr.startswith("Error: ")

@@ -39,16 +39,16 @@ def run(monkeypatch, capsys):
 
 def test_explain_tells_and_writes(folder, tmp_path, run):
     out = tmp_path / "new" / "folder"
-    code, told, said = run(
+    code, stdout, stderr = run(
         "explain", folder / "model.lmfcn", folder / "new.png", "-o", out, "--top", "2", "--class", "fine"
     )
-    assert (code, said) == (0, "")
+    assert (code, stderr) == (0, "")
     for text in (f"{folder / 'new.png'}: ", "probabilities: ", "cannot be ruled out (90 %): ", "against fine:"):
-        assert text in told
-    weights = [float(weight) for weight in re.findall(r"^ {4,} ([+-]\d\.\d+)  ", told, flags=re.MULTILINE)]
-    (value,) = re.findall(r"= +([+-]\d\.\d+)  decision value of fine", told)
+        assert text in stdout
+    weights = [float(weight) for weight in re.findall(r"^ {4,} ([+-]\d\.\d+)  ", stdout, flags=re.MULTILINE)]
+    (value,) = re.findall(r"= +([+-]\d\.\d+)  decision value of fine", stdout)
     assert sum(weights) == pytest.approx(float(value), abs=1e-3)
-    assert "fine/" in told
+    assert "fine/" in stdout
     assert sorted(path.name for path in out.iterdir()) == ["001-new.png", "explanation.html"]
     with Image.open(out / "001-new.png") as overlay:
         assert overlay.size == (11 * 32, 11 * 24)
@@ -113,10 +113,10 @@ def labelled(tmp_path_factory):
 
 
 def test_audit_finds_a_planted_error(labelled, tmp_path, run):
-    code, told, said = run("audit", labelled, "--quick", "--quiet", "-o", tmp_path / "out")
-    assert (code, said) == (0, "")
-    assert "36 images, " in told
-    assert "coarse/30.png, labelled coarse: looks like stripes" in told
+    code, stdout, stderr = run("audit", labelled, "--quick", "--quiet", "-o", tmp_path / "out")
+    assert (code, stderr) == (0, "")
+    assert "36 images, " in stdout
+    assert "coarse/30.png, labelled coarse: looks like stripes" in stdout
     rows = (tmp_path / "out" / "audit.csv").read_text().splitlines()
     assert len(rows) == 37
     assert "coarse/30.png" in rows[1]

@@ -6,21 +6,21 @@ from lmfcn import LMFCNClassifier, __version__
 def test_info_tells_what_a_model_is(command, model):
     code, printed, _ = command("info", model)
     assert code == 0
-    told = dict(line.split("  ", 1) for line in printed.splitlines())
-    told = {name.strip(): text.strip() for name, text in told.items()}
-    assert told["classes"] == "bark, wood"
-    assert told["images"] == "1 channel of uint8, of any size from 8x8"
-    assert told["trained on"] == "16 images (bark 8, wood 8), 4 for validation"
-    assert told["accuracy"].endswith(" balanced, on 4 validation images")
-    assert told["seed"] == "0"
-    assert "latent_dim 2" in told["parameters"]
-    assert f"lmfcn {__version__}" in told["versions"]
+    stdout = dict(line.split("  ", 1) for line in printed.splitlines())
+    stdout = {name.strip(): text.strip() for name, text in stdout.items()}
+    assert stdout["classes"] == "bark, wood"
+    assert stdout["images"] == "1 channel of uint8, of any size from 8x8"
+    assert stdout["trained on"] == "16 images (bark 8, wood 8), 4 for validation"
+    assert stdout["accuracy"].endswith(" balanced, on 4 validation images")
+    assert stdout["seed"] == "0"
+    assert "latent_dim 2" in stdout["parameters"]
+    assert f"lmfcn {__version__}" in stdout["versions"]
 
 
 def test_info_as_json(command, model):
-    code, told, _ = command("info", model, "--json")
+    code, stdout, _ = command("info", model, "--json")
     assert code == 0
-    values = json.loads(told)
+    values = json.loads(stdout)
     assert values["n_bytes"] == model.stat().st_size
     assert len(values["data"]["fingerprint"]) == 32
     assert values["networks"]["count"] == 2
@@ -32,21 +32,21 @@ def test_a_model_that_tells_little(command, textures, tmp_path):
     classifier = LMFCNClassifier(epochs=1, latent_dim=2, widths=(4,), passes=1, random_state=0).fit(*textures)
     classifier.model_.record = {}
     classifier.save(tmp_path / "bare.lmfcn")
-    code, told, _ = command("info", "bare.lmfcn")
+    code, stdout, _ = command("info", "bare.lmfcn")
     assert code == 0
-    assert "classes      0, 1" in told
-    assert "versions" not in told
+    assert "classes      0, 1" in stdout
+    assert "versions" not in stdout
 
 
 def test_no_model(command, trees):
     assert command("info", "none.lmfcn")[0] == 2
-    code, _, said = command("info", trees / "bark" / "0.png")
+    code, _, stderr = command("info", trees / "bark" / "0.png")
     assert code == 2
-    assert "is not in the safetensors format" in said
+    assert "is not in the safetensors format" in stderr
 
 
 def test_closing_epochs_are_told(command, textures, tmp_path):
     classifier = LMFCNClassifier(epochs=3, latent_dim=2, widths=(4,), passes=1, random_state=0).fit(*textures)
     classifier.save(tmp_path / "model.lmfcn")
     _, printed, _ = command("info", tmp_path / "model.lmfcn")
-    assert f"kept epoch   {classifier.best_epoch_}, then 1 epoch with all images\n" in printed
+    assert f"selected epoch  {classifier.best_epoch_}, then 1 epoch with all images\n" in printed

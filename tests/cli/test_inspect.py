@@ -1,8 +1,8 @@
 import json
 
 import numpy as np
-from own_images import save_images
 from PIL import Image
+from small_images import save_images
 from test_cli import lmfcn
 
 

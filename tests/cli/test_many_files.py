@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from own_images import save_images
+from small_images import save_images
 
 import lmfcn
 import pieces_of_work as pieces
@@ -35,9 +35,9 @@ def lines(command, model, tiles, tmp_path):
 
 
 def test_two_processes_write_the_same_file(command, model, tiles, lines, tmp_path):
-    code, _, said = command("predict", model, tiles, "--proba", "--jobs", "2", "-o", "rows.csv")
+    code, _, stderr = command("predict", model, tiles, "--proba", "--jobs", "2", "-o", "rows.csv")
     assert code == 1
-    assert said.splitlines() == [
+    assert stderr.splitlines() == [
         f"{tiles}/bark/bad.png: is not an image of a known format",
         "150 images predicted, 1 could not be used. The same command with --resume tries these again.",
     ]
@@ -63,7 +63,7 @@ def test_a_killed_worker_changes_nothing(command, model, tiles, lines, cluster, 
     assert (tmp_path / "rows.csv").read_text() == lines
 
 
-def test_a_stopped_run_goes_on(command, model, tiles, lines, tmp_path, monkeypatch):
+def test_a_stopped_run_continues(command, model, tiles, lines, tmp_path, monkeypatch):
     real = Journal.add
 
     def stop(journal, *row):
@@ -73,45 +73,45 @@ def test_a_stopped_run_goes_on(command, model, tiles, lines, tmp_path, monkeypat
 
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "add", stop)
-        code, _, said = command("predict", model, tiles, "-o", "rows.csv")
+        code, _, stderr = command("predict", model, tiles, "-o", "rows.csv")
     assert code == 130
-    assert said.endswith("100 predictions kept; the same command with --resume goes on.\n")
+    assert stderr.endswith("100 predictions kept; the same command with --resume continues.\n")
     assert not (tmp_path / "rows.csv").exists()
     content = (tmp_path / "rows.csv.part").read_bytes()
     (tmp_path / "rows.csv.part").write_bytes(content[:-20])  # as a machine leaves it that goes down
-    code, _, said = command("predict", model, tiles, "--proba", "-o", "rows.csv", "--resume")
+    code, _, stderr = command("predict", model, tiles, "--proba", "-o", "rows.csv", "--resume")
     assert code == 1
-    assert "51 images predicted, 99 were there before, 1 could not be used." in said
+    assert "51 images predicted, 99 were predicted before, 1 could not be used." in stderr
     assert (tmp_path / "rows.csv").read_text() == lines
 
 
-def test_files_that_nobody_survives_are_named_and_tried_again(command, model, trees, tmp_path, monkeypatch):
+def test_files_that_kill_their_workers_are_named_and_tried_again(command, model, trees, tmp_path, monkeypatch):
     def lose(_, batches, **__):
         for batch in batches:
             yield batch, LostWorkerError(f"3 processes died while they worked on {batch}; why is not known.")
 
     with monkeypatch.context() as patched:
         patched.setattr(streaming, "as_completed", lose)
-        code, _, said = command("predict", model, trees, "-o", "rows.csv", "-j", "2")
+        code, _, stderr = command("predict", model, trees, "-o", "rows.csv", "-j", "2")
     assert code == 2
-    assert said.count("could not be predicted: 3 processes died while they worked on 20 files from") == 20
-    assert said.endswith("Error: Not a single image could be used; the reasons are above.\n")
+    assert stderr.count("could not be predicted: 3 processes died while they worked on 20 files from") == 20
+    assert stderr.endswith("Error: No image could be used; the reasons are above.\n")
     assert list(tmp_path.iterdir()) == []
-    code, _, said = command("predict", model, trees, "-o", "rows.csv", "--resume")
-    assert (code, said) == (0, "20 images predicted.\n")
+    code, _, stderr = command("predict", model, trees, "-o", "rows.csv", "--resume")
+    assert (code, stderr) == (0, "20 images predicted.\n")
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
-    code, _, said = command("predict", model, trees, "-o", "rows.csv", "--resume")
-    assert (code, said) == (
+    code, _, stderr = command("predict", model, trees, "-o", "rows.csv", "--resume")
+    assert (code, stderr) == (
         0,
-        "rows.csv is complete, nothing is left to resume; without --resume it is made anew.\n",
+        "rows.csv is complete, so there is nothing to resume; without --resume it is written again.\n",
     )
 
 
 def test_a_run_of_other_paths_is_not_resumed(command, model, tiles, trees, tmp_path):
     command("predict", model, tiles, "-o", "rows.csv")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    code, _, said = command("predict", model, trees, "-o", "rows.csv", "--resume")
-    assert (code, said) == (
+    code, _, stderr = command("predict", model, trees, "-o", "rows.csv", "--resume")
+    assert (code, stderr) == (
         2,
         f"Error: {tmp_path}/rows.csv.part holds predictions for other PATHS ({tiles}); resume with these, or leave"
         " --resume out to begin anew.\n",
@@ -124,8 +124,8 @@ def test_a_folder_spelled_otherwise_is_the_same(command, model, trees, tmp_path)
     (tmp_path / "trees" / "bad.png").write_text("no image")
     command("predict", model, "trees", "-o", "rows.csv")
     (tmp_path / "trees" / "bad.png").write_bytes((trees / "bark" / "0.png").read_bytes())
-    code, _, said = command("predict", model, "./trees/", "-o", "rows.csv", "--resume")
-    assert (code, said) == (0, "1 image predicted, 20 were there before.\n")
+    code, _, stderr = command("predict", model, "./trees/", "-o", "rows.csv", "--resume")
+    assert (code, stderr) == (0, "1 image predicted, 20 were there before.\n")
     paths = [line.split(",")[0] for line in (tmp_path / "rows.csv").read_text().splitlines()[1:]]
     assert paths[-1] == "./trees/bad.png"
     assert {path.split("/")[0] for path in paths[:-1]} == {"trees"}
@@ -142,14 +142,14 @@ def test_a_folder_that_cannot_be_read_is_named_and_the_rest_predicted(command, m
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "scandir", scandir)
-        code, _, said = command("predict", model, "trees", "-o", "rows.csv")
+        code, _, stderr = command("predict", model, "trees", "-o", "rows.csv")
     assert code == 1
-    assert said.splitlines() == [
+    assert stderr.splitlines() == [
         "trees/bark: cannot be read (Permission denied)",
         "10 images predicted, 1 folder could not be read. The same command with --resume tries these again.",
     ]
-    code, _, said = command("predict", model, "trees", "-o", "rows.csv", "--resume")
-    assert (code, said) == (0, "10 images predicted, 10 were there before.\n")
+    code, _, stderr = command("predict", model, "trees", "-o", "rows.csv", "--resume")
+    assert (code, stderr) == (0, "10 images predicted, 10 were there before.\n")
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 21
 
 
@@ -158,8 +158,8 @@ def test_another_command_that_writes_the_same_file_is_not_disturbed(command, mod
     with Journal(tmp_path / "rows.csv", model, [str(trees)]) as journal:
         journal.add("a.png", np.ones(2))
         before = journal.path.read_bytes()
-        code, _, said = command("predict", model, trees, "-o", "rows.csv")
-        assert (code, said) == (
+        code, _, stderr = command("predict", model, trees, "-o", "rows.csv")
+        assert (code, stderr) == (
             2,
             "Error: Another lmfcn predict is writing rows.csv; wait until it has ended, or give another -o FILE.\n",
         )
@@ -187,7 +187,7 @@ def test_parquet_comes_back_as_it_was(command, model, trees, tmp_path):
 
 def test_without_pyarrow_it_says_so_before_any_work(command, model, trees, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    code, _, said = command("predict", model, trees, "-o", "rows.parquet")
+    code, _, stderr = command("predict", model, trees, "-o", "rows.parquet")
     assert code == 2
-    assert "This needs pyarrow: pip install 'lmfcn[parquet]'" in said
+    assert "This needs pyarrow: pip install 'lmfcn[parquet]'" in stderr
     assert list(tmp_path.iterdir()) == []

@@ -30,7 +30,7 @@ def image_path(tmp_path_factory):
 
 @pytest.fixture
 def mapped(command, model_path, tmp_path):
-    """Map an image into `tmp_path / "out"`; return the exit code and what was said."""
+    """Map an image into `tmp_path / "out"`; return the exit code and what was printed."""
 
     def run_map(image, *options):
         return command("map", model_path, image, "-o", tmp_path / "out", "--window", 32, *options)
@@ -71,7 +71,7 @@ def test_doubtful_windows_are_rejected(mapped, image_path, tmp_path):
 
 @pytest.mark.parametrize("where", ["jobs", "cluster"])
 def test_two_processes_come_to_the_same(where, mapped, monkeypatch, model_path, cluster, tmp_path):
-    monkeypatch.setattr("lmfcn.maps.grid._BLOCK_PIXELS", 1024)
+    monkeypatch.setattr("lmfcn.maps.texture_map._BLOCK_PIXELS", 1024)
     tall = save_pyramid(tmp_path / "tall.tif", quarters(1100, 64))
     places = ("--jobs", 2) if where == "jobs" else ("--scheduler", cluster.grow_to(2))
     code, _, err = mapped(tall, "--stride", 32, *places, "--quiet")
@@ -88,8 +88,8 @@ def test_two_processes_come_to_the_same(where, mapped, monkeypatch, model_path, 
 def small_blocks(monkeypatch):
     """Several blocks in a small image; returns the list of those that are computed."""
     computed, whole = [], BlockMapper.__call__
-    monkeypatch.setattr("lmfcn.maps.grid._BLOCK_PIXELS", 128)
-    monkeypatch.setattr("lmfcn.maps.grid._GROUP_PIXELS", 128)
+    monkeypatch.setattr("lmfcn.maps.texture_map._BLOCK_PIXELS", 128)
+    monkeypatch.setattr("lmfcn.maps.texture_map._GROUP_PIXELS", 128)
 
     def counted(mapper, block):
         if len(computed) == 2:
@@ -105,7 +105,7 @@ def small_blocks(monkeypatch):
 def test_an_interrupted_map_goes_on(mapped, small_blocks, model_path, image_path, tmp_path):
     code, out, err = mapped(image_path, "--stride", 32)
     assert (code, out) == (130, "")
-    assert "Stopped; 2 of 4 blocks are kept, the same command goes on.\n" in err
+    assert "Stopped; 2 of 4 blocks are finished, the same command continues.\n" in err
     assert written(tmp_path / "out") == []
     assert mapped(image_path, "--stride", 32)[0] == 0
     computed = [block for block in small_blocks if block != "stopped"]
@@ -119,7 +119,7 @@ def test_a_folder_with_another_map_is_refused(mapped, image_path, tmp_path):
     code, _, err = mapped(image_path, "--stride", 16)
     out = tmp_path / "out"
     sentence = "with stride 32 instead of 16; choose another folder with -o, or remove"
-    assert (code, err) == (2, f"Error: {out} holds another map: {sentence} {out / 'blocks'} to begin anew.\n")
+    assert (code, err) == (2, f"Error: {out} holds another map: {sentence} {out / 'blocks'} to start again.\n")
     assert written(out) == WRITTEN
     assert tifffile.imread(out / "probabilities.tif").shape == (10, 12, 3)
 
@@ -170,7 +170,7 @@ def test_a_full_disk_leaves_no_half_files(mapped, monkeypatch, image_path, tmp_p
         (["--window", 30], "window must be a multiple of 4 pixels"),
         (["--reject", 1.5], "reject must be a probability between 0 and 1, got 1.5."),
         (["--reader", "word"], "word"),
-        (["--resolution", 0.5], "does not say how large its pixels are"),
+        (["--resolution", 0.5], "does not contain its pixel size"),
     ],
 )
 def test_options_that_cannot_be(mapped, image_path, tmp_path, options, sentence):

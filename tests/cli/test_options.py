@@ -2,7 +2,7 @@ import json
 import tomllib
 
 import pytest
-from own_images import FAST
+from small_images import FAST
 
 from lmfcn.cli.options import write_config
 
@@ -17,19 +17,19 @@ def test_what_is_saved_can_be_used_again(command, trees, model, tmp_path):
     assert (saved["epochs"], saved["latent_dim"], saved["no_report"]) == (1, 2, True)
     assert "config" not in saved
     assert "save_config" not in saved
-    code, told, _ = command("train", "--config", "run.toml", "-o", "second.lmfcn")
+    code, stdout, _ = command("train", "--config", "run.toml", "-o", "second.lmfcn")
     assert code == 0
-    assert told.startswith("Model: second.lmfcn")
+    assert stdout.startswith("Model: second.lmfcn")
     assert (tmp_path / "second.lmfcn").read_bytes() == model.read_bytes()
 
 
 def test_the_command_line_beats_the_file_and_tables_of_other_commands_are_left_alone(command, model, trees, tmp_path):
     (tmp_path / "run.toml").write_text('[predict]\nformat = "jsonl"\nset = 0.5\n[train]\nepochs = 3\n')
-    code, told, _ = command("predict", model, trees / "bark" / "0.png", "--config", "run.toml")
+    code, stdout, _ = command("predict", model, trees / "bark" / "0.png", "--config", "run.toml")
     assert code == 0
-    assert "set" in json.loads(told)
-    code, told, _ = command("predict", model, trees / "bark" / "0.png", "--config", "run.toml", "--format", "csv")
-    assert told.startswith("path,label,probability,set\n")
+    assert "set" in json.loads(stdout)
+    code, stdout, _ = command("predict", model, trees / "bark" / "0.png", "--config", "run.toml", "--format", "csv")
+    assert stdout.startswith("path,label,probability,set\n")
 
 
 @pytest.mark.parametrize(
@@ -49,24 +49,24 @@ def test_the_command_line_beats_the_file_and_tables_of_other_commands_are_left_a
 )
 def test_mistakes_in_the_file(command, tmp_path, text, sentence):
     (tmp_path / "run.toml").write_text(text)
-    code, _, said = command("train", "trees", "--config", "run.toml")
+    code, _, stderr = command("train", "trees", "--config", "run.toml")
     assert code == 2
-    assert sentence in said
-    assert said.count("\n") == 1
+    assert sentence in stderr
+    assert stderr.count("\n") == 1
 
 
 def test_values_out_of_range_are_refused_as_on_the_command_line(command, tmp_path):
     (tmp_path / "run.toml").write_text("epochs = 0")
     (tmp_path / "trees").mkdir()
-    code, _, said = command("train", "trees", "--config", "run.toml")
+    code, _, stderr = command("train", "trees", "--config", "run.toml")
     assert code == 2
-    assert "--epochs" in said
+    assert "--epochs" in stderr
 
 
 def test_a_missing_file(command):
-    code, _, said = command("train", "trees", "--config", "none.toml")
+    code, _, stderr = command("train", "trees", "--config", "none.toml")
     assert code == 2
-    assert "none.toml" in said
+    assert "none.toml" in stderr
 
 
 def test_any_text_survives(tmp_path):

@@ -5,8 +5,8 @@ import sys
 
 import numpy as np
 import pytest
-from own_images import save_images
 from PIL import Image
+from small_images import save_images
 
 import lmfcn
 
@@ -41,8 +41,8 @@ def test_a_reader_that_leaves_early_is_no_error(model, trees):
 
 def test_json_lines_with_sets_and_rejections(command, model, trees, tmp_path):
     arguments = ("--proba", "--set", "0.7", "--reject", "1", "-o", "rows.jsonl")
-    code, told, said = command("predict", model, trees, *arguments)
-    assert (code, told, said) == (0, "", "20 images predicted.\n")
+    code, stdout, stderr = command("predict", model, trees, *arguments)
+    assert (code, stdout, stderr) == (0, "", "20 images predicted.\n")
     rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
     assert {row["path"] for row in rows} == {str(path) for path in trees.rglob("*.png")}
     loaded = lmfcn.load(model)
@@ -56,16 +56,16 @@ def test_json_lines_with_sets_and_rejections(command, model, trees, tmp_path):
 def test_odd_names_survive_as_csv(command, model, trees, tmp_path):
     odd = tmp_path / 'a,"b"\nc.png'
     odd.write_bytes((trees / "bark" / "0.png").read_bytes())
-    code, told, _ = command("predict", model, odd, trees / "bark" / "1.png", "--format", "csv", "--set", "0.5")
+    code, stdout, _ = command("predict", model, odd, trees / "bark" / "1.png", "--format", "csv", "--set", "0.5")
     assert code == 0
-    rows = list(csv.DictReader(told.splitlines(keepends=True)))
+    rows = list(csv.DictReader(stdout.splitlines(keepends=True)))
     assert rows[0]["path"] == str(odd)
     assert set(rows[1]["set"].split("|")) <= {"bark", "wood"}
 
 
 def test_a_table_for_people(command, model, trees):
-    _code, told, _ = command("predict", model, trees / "bark" / "1.png", "--format", "table", "--reject", "1")
-    heading, line = told.splitlines()
+    _code, stdout, _ = command("predict", model, trees / "bark" / "1.png", "--format", "table", "--reject", "1")
+    heading, line = stdout.splitlines()
     assert heading.split() == ["label", "probability", "path"]
     assert line.split()[0] == "-"
     assert line.endswith("bark/1.png")
@@ -76,11 +76,11 @@ def test_other_sizes_are_taken_as_the_model_takes_them_and_other_channels_refuse
     save_images(tmp_path / "large", n_per_class=1, side=24)
     save_images(tmp_path / "tiny", n_per_class=1, side=4)
     Image.fromarray(np.zeros((16, 16, 3), np.uint8)).save(tmp_path / "color.png")
-    code, told, said = command("predict", model, "large", "tiny", "color.png")
+    code, stdout, stderr = command("predict", model, "large", "tiny", "color.png")
     assert code == 1
-    assert told.count("large") == 2
-    assert said.count("Images must have at least 8x8 pixels, got 4x4.") == 2
-    assert "color.png: X has 3 channels, but the classifier was fitted on images with 1" in said
+    assert stdout.count("large") == 2
+    assert stderr.count("Images must have at least 8x8 pixels, got 4x4.") == 2
+    assert "color.png: X has 3 channels, but the classifier was fitted on images with 1" in stderr
 
 
 def test_nothing_is_left_half_written(command, model, trees, tmp_path, monkeypatch):
@@ -91,20 +91,20 @@ def test_nothing_is_left_half_written(command, model, trees, tmp_path, monkeypat
 
     monkeypatch.setattr(RowWriter, "line", stop)
     (tmp_path / "rows.csv").write_text("before")
-    code, told, _ = command("predict", model, trees, "-o", "rows.csv")
-    assert (code, told) == (130, "")
+    code, stdout, _ = command("predict", model, trees, "-o", "rows.csv")
+    assert (code, stdout) == (130, "")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["rows.csv", "rows.csv.part"]
     assert (tmp_path / "rows.csv").read_text() == "before"
 
 
 @pytest.mark.parametrize("place", [(), ("-o", "rows.csv")])
-def test_if_not_a_single_image_could_be_used_nothing_is_left(command, model, tmp_path, place):
-    code, told, said = command("predict", model, "nothere.png", "nor this.png", *place)
-    assert (code, told) == (2, "")
-    assert said.splitlines() == [
+def test_without_a_usable_image_nothing_is_left(command, model, tmp_path, place):
+    code, stdout, stderr = command("predict", model, "nothere.png", "nor this.png", *place)
+    assert (code, stdout) == (2, "")
+    assert stderr.splitlines() == [
         "nothere.png: does not exist",
         "nor this.png: does not exist",
-        "Error: Not a single image could be used; the reasons are above.",
+        "Error: No image could be used; the reasons are above.",
     ]
     assert list(tmp_path.iterdir()) == []
 
@@ -128,7 +128,7 @@ def test_if_not_a_single_image_could_be_used_nothing_is_left(command, model, tmp
 )
 def test_mistakes_end_with_one_sentence_and_code_2(command, model, tmp_path, arguments, sentence):
     (tmp_path / "empty").mkdir()
-    code, told, said = command("predict", *[model if word == "MODEL" else word for word in arguments])
-    assert (code, told) == (2, "")
-    assert sentence in said
-    assert said.count("\n") == 1
+    code, stdout, stderr = command("predict", *[model if word == "MODEL" else word for word in arguments])
+    assert (code, stdout) == (2, "")
+    assert sentence in stderr
+    assert stderr.count("\n") == 1

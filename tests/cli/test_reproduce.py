@@ -20,7 +20,7 @@ def trees(tmp_path_factory):
 
 @pytest.fixture
 def lmfcn(monkeypatch, capsys, tmp_path):
-    """Run the command in this process, with made-up results; return its exit code and what it said."""
+    """Run the command in this process, with made-up results; return its exit code and what it printed."""
 
     def measure(cell, *_):
         yield Run(*cell, 1.0, 0.8, 0.9, 10, 10, 1.0, settings={}, versions={"lmfcn": "0"}, machine={"cores": 2})
@@ -30,8 +30,8 @@ def lmfcn(monkeypatch, capsys, tmp_path):
         monkeypatch.setattr(sys, "argv", ["lmfcn", "reproduce", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             commands.main()
-        said = capsys.readouterr()
-        return ended.value.code, said.out, said.err
+        printed = capsys.readouterr()
+        return ended.value.code, printed.out, printed.err
 
     monkeypatch.setattr(studies, "measure", measure)
     return run
@@ -41,34 +41,34 @@ QUICK = ("--profile", "quick", "--size", "16", "--quiet")
 
 
 def test_a_table_is_measured_printed_and_written(lmfcn, tmp_path):
-    code, told, _ = lmfcn("table3", *QUICK)
+    code, stdout, _ = lmfcn("table3", *QUICK)
     assert code == 0
-    assert told.startswith("- This is the quick profile: ")
-    assert "- CRC is missing: the images were not given (--crc DIR)." in told
-    assert "Gaussian, quick PFTAS" in told
-    assert "Table 3: LMFCN and handcrafted features, quick profile" in told
-    row = next(line for line in told.splitlines() if line.startswith("│ Gaussian") and "GLCM" in line)
+    assert stdout.startswith("- This is the quick profile: ")
+    assert "- CRC is missing: the images were not given (--crc DIR)." in stdout
+    assert "Gaussian, quick PFTAS" in stdout
+    assert "Table 3: LMFCN and handcrafted features, quick profile" in stdout
+    row = next(line for line in stdout.splitlines() if line.startswith("│ Gaussian") and "GLCM" in line)
     assert [part.strip() for part in row.strip("│").split("│")] == [
         *("Gaussian", "GLCM", "0.9527 ± 0.0191", "0.9000 ± 0.0000", "-0.0527", "-", "-")
     ]
-    assert "4 of the paper's 22 rows are measured, and 1 of our defaults." in told
-    assert told.endswith("Report: reproduction/report.html\n")
+    assert "4 of the paper's 22 rows are measured, and 1 of our defaults." in stdout
+    assert stdout.endswith("Report: reproduction/report.html\n")
     names = sorted(path.name for path in (tmp_path / "reproduction").iterdir())
     assert names == ["report.html", "runs.jsonl", "table3.csv", "table3.md", "table3.tex"]
     before = (tmp_path / "reproduction" / "runs.jsonl").read_text()
-    code, told, _ = lmfcn("table3", *QUICK)
+    code, stdout, _ = lmfcn("table3", *QUICK)
     assert code == 0
-    assert "seed 0" not in told
+    assert "seed 0" not in stdout
     assert (tmp_path / "reproduction" / "runs.jsonl").read_text() == before
 
 
 def test_all_sets_and_all_tables(lmfcn, trees, tmp_path, monkeypatch):
     monkeypatch.setattr(command, "_draw", lambda figures, *_, **__: figures == [])
     roots = [word for name, root in trees.items() for word in (f"--{name}", root)]
-    code, told, _ = lmfcn("all", *QUICK, *roots, "--repeats", "1", "--only", "LBP,GLCM")
+    code, stdout, _ = lmfcn("all", *QUICK, *roots, "--repeats", "1", "--only", "LBP,GLCM")
     assert code == 0
-    assert "missing" not in told
-    assert "has fewer images than BreaKHis" in told
+    assert "missing" not in stdout
+    assert "has fewer images than BreaKHis" in stdout
     assert {cell.task for cell in read_runs(tmp_path / "reproduction" / "runs.jsonl")} == {
         *("BACH, quick", "BreaKHis, quick", "CRC, quick", "Salzburg, quick", "Gaussian, quick"),
         *("BACH, 4 classes, quick", "BreaKHis, 8 classes, quick", "CRC, 8 classes, quick"),
@@ -78,11 +78,11 @@ def test_all_sets_and_all_tables(lmfcn, trees, tmp_path, monkeypatch):
 def test_figures_are_drawn(lmfcn, tmp_path, monkeypatch):
     drawn = []
     monkeypatch.setattr("lmfcn.report.paper_figures.draw_figures", lambda *a, **_: drawn.append(a))
-    code, told, _ = lmfcn("figure3", "figure1", *QUICK)
+    code, stdout, _ = lmfcn("figure3", "figure1", *QUICK)
     assert code == 0
     ((names, profile, folder),) = drawn
     assert (names, profile.name, str(folder)) == (["figure1", "figure3"], "quick", "reproduction")
-    assert "Table" not in told
+    assert "Table" not in stdout
     assert (tmp_path / "reproduction" / "report.html").exists()
 
 
@@ -91,9 +91,9 @@ def test_a_terminal_gets_a_bar(lmfcn, monkeypatch):
     monkeypatch.setattr(command, "Console", lambda **_: Console(file=screen, force_terminal=True, width=120))
     begin, begun = RunBar.begin, []
     monkeypatch.setattr(RunBar, "begin", lambda bar, cell: begun.append(cell.method) or begin(bar, cell))
-    code, told, _ = lmfcn("table2", "--profile", "quick", "--size", "16", "--only", "LMFCN, our defaults")
+    code, stdout, _ = lmfcn("table2", "--profile", "quick", "--size", "16", "--only", "LMFCN, our defaults")
     assert code == 0
-    assert "seed 0" not in told
+    assert "seed 0" not in stdout
     shown = screen.getvalue()
     assert "seed 1" in shown
     assert "2/2" in shown
@@ -109,9 +109,9 @@ def test_an_interrupt_leaves_tables_and_code_130(lmfcn, monkeypatch, tmp_path):
         yield from whole(cell, *others)
 
     monkeypatch.setattr(studies, "measure", interrupted)
-    code, told, _ = lmfcn("table2", *QUICK)
+    code, stdout, _ = lmfcn("table2", *QUICK)
     assert code == 130
-    assert "- Runs that are there: 1 of 8. The same command goes on." in told
+    assert "- Runs that are there: 1 of 8. The same command goes on." in stdout
     assert "1 of 2 repetitions so far" in (tmp_path / "reproduction" / "table2.md").read_text()
     monkeypatch.setattr(studies, "measure", whole)
     assert lmfcn("table2", *QUICK)[0] == 0
@@ -127,24 +127,24 @@ def test_a_failed_training_ends_with_code_1(lmfcn, monkeypatch):
         yield
 
     monkeypatch.setattr(studies, "measure", fail)
-    code, told, _ = lmfcn("table3", *QUICK, "--only", "LBP", "--repeats", "1")
+    code, stdout, _ = lmfcn("table3", *QUICK, "--only", "LBP", "--repeats", "1")
     assert code == 1
-    assert "- A training failed: Gaussian, quick, LBP, seed 0: The latents collapsed." in told
+    assert "- A training failed: Gaussian, quick, LBP, seed 0: The latents collapsed." in stdout
 
 
 def test_without_the_extra_the_tables_are_there(lmfcn, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "lmfcn.report.paper_page", None)
-    code, told, _ = lmfcn("table2", *QUICK, "--only", "CNN-H")
+    code, stdout, _ = lmfcn("table2", *QUICK, "--only", "CNN-H")
     assert code == 0
-    assert "pip install 'lmfcn[report]'" in told
+    assert "pip install 'lmfcn[report]'" in stdout
     assert (tmp_path / "reproduction" / "table2.tex").exists()
 
 
 def test_figures_that_cannot_be_drawn_are_refused_before_anything_is_measured(lmfcn, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "lmfcn.report.paper_figures", None)
-    code, told, said = lmfcn("table3", "figure1", *QUICK)
-    assert (code, told) == (2, "")
-    assert "pip install 'lmfcn[report]'" in said
+    code, stdout, stderr = lmfcn("table3", "figure1", *QUICK)
+    assert (code, stdout) == (2, "")
+    assert "pip install 'lmfcn[report]'" in stderr
     assert not (tmp_path / "reproduction").exists()
 
 
@@ -153,23 +153,23 @@ def test_tables_are_written_before_figures_are_drawn(lmfcn, monkeypatch, tmp_pat
         raise TrainingError("The latents collapsed.")
 
     monkeypatch.setattr("lmfcn.report.paper_figures.draw_figures", fail)
-    code, told, said = lmfcn("table3", "figure1", *QUICK)
+    code, stdout, stderr = lmfcn("table3", "figure1", *QUICK)
     assert code == 2
-    assert "The latents collapsed." in said
-    assert "4 of the paper's 22 rows are measured" in told
+    assert "The latents collapsed." in stderr
+    assert "4 of the paper's 22 rows are measured" in stdout
     assert (tmp_path / "reproduction" / "table3.md").exists()
 
 
 def test_rows_are_known_by_the_names_of_the_tables(lmfcn, tmp_path):
-    code, told, _ = lmfcn("table2", "table3", *QUICK, "--repeats", "1", "--only", "lmfcn,LMFCN-59")
+    code, stdout, _ = lmfcn("table2", "table3", *QUICK, "--repeats", "1", "--only", "lmfcn,LMFCN-59")
     assert code == 0
     assert {(run.task, run.method) for run in read_runs(tmp_path / "reproduction" / "runs.jsonl").values()} == {
         *(("Gaussian, quick", "LMFCN, paper's preset"), ("Gaussian, 59 dimensions, quick", "LMFCN, paper's preset"))
     }  # names in the file stay what they were
-    assert "Gaussian, quick LMFCN  " in told
-    assert "Gaussian, 59 dimensions, quick LMFCN-59  " in told
-    assert "- LMFCN, our defaults is not run: left out by --only." in told
-    assert "preset" not in told
+    assert "Gaussian, quick LMFCN  " in stdout
+    assert "Gaussian, 59 dimensions, quick LMFCN-59  " in stdout
+    assert "- LMFCN, our defaults is not run: left out by --only." in stdout
+    assert "preset" not in stdout
 
 
 def test_another_size_or_number_of_repetitions_is_said_everywhere(lmfcn, tmp_path):
@@ -177,11 +177,11 @@ def test_another_size_or_number_of_repetitions_is_said_everywhere(lmfcn, tmp_pat
         "This is not the full profile: images of 16 pixels instead of 128, 1 repetition instead of 5. Accuracies depend"
         " on the size of images, so these say little about the paper's."
     )
-    code, told, _ = lmfcn("table3", "--size", "16", "--repeats", "1", "--quiet", "--only", "LBP")
+    code, stdout, _ = lmfcn("table3", "--size", "16", "--repeats", "1", "--quiet", "--only", "LBP")
     assert code == 0
-    assert told.startswith(f"- {warning}\n")
+    assert stdout.startswith(f"- {warning}\n")
     title = "Table 3: LMFCN and handcrafted features, images of 16 pixels, 1 repetition"
-    assert title in told
+    assert title in stdout
     written = {ending: (tmp_path / "reproduction" / f"table3.{ending}").read_text() for ending in ("md", "tex", "csv")}
     assert written["md"].startswith(f"# {title}\n\n**{warning}**")
     assert warning in written["tex"]
@@ -215,9 +215,9 @@ def test_another_size_or_number_of_repetitions_is_said_everywhere(lmfcn, tmp_pat
 )
 def test_mistakes_end_with_one_sentence_and_code_2(lmfcn, tmp_path, arguments, sentence):
     (tmp_path / "taken").write_text("")
-    code, _, said = lmfcn(*arguments)
+    code, _, stderr = lmfcn(*arguments)
     assert code == 2
-    assert said.startswith("Error: ")
-    assert said.count("\n") == 1
-    assert sentence in said
+    assert stderr.startswith("Error: ")
+    assert stderr.count("\n") == 1
+    assert sentence in stderr
     assert not (tmp_path / "reproduction").exists()

@@ -4,8 +4,8 @@ import sys
 
 import numpy as np
 import pytest
-from own_images import FAST, save_images
 from PIL import Image
+from small_images import FAST, save_images
 
 import lmfcn
 from lmfcn.cli.train import parse_class_weight
@@ -56,8 +56,8 @@ def test_the_report_shows_everything_and_needs_nothing(trained):
 
 
 def test_same_seed_same_file(command, trees, model, tmp_path):
-    code, told, said = command("train", trees, "-o", "again.lmfcn", *FAST, "--quiet", "--no-report", "--no-gallery")
-    assert (code, told, said) == (0, f"Model: again.lmfcn ({model.stat().st_size / 1e6:.2f} MB)\n", "")
+    code, stdout, stderr = command("train", trees, "-o", "again.lmfcn", *FAST, "--quiet", "--no-report", "--no-gallery")
+    assert (code, stdout, stderr) == (0, f"Model: again.lmfcn ({model.stat().st_size / 1e6:.2f} MB)\n", "")
     assert (tmp_path / "again.lmfcn").read_bytes() == model.read_bytes()
     quietly = ("--quiet", "--no-report", "--no-gallery")
     code, _, _ = command("train", trees, "-o", "other.lmfcn", *FAST, *quietly, "--seed", "1")
@@ -68,55 +68,56 @@ def test_same_seed_same_file(command, trees, model, tmp_path):
 
 def test_a_given_split_is_respected_and_json_is_all_there_is(command, trees, tmp_path):
     table = table_of(tmp_path, trees, split=thirds)
-    code, told, _ = command("train", table, *FAST, "--json", "--class-weight", "bark=2,wood=1", "--views", "none")
+    code, stdout, _ = command("train", table, *FAST, "--json", "--class-weight", "bark=2,wood=1", "--views", "none")
     assert code == 0
-    values = json.loads(told)
+    values = json.loads(stdout)
     assert values["information"]["data"]["n_train"] == 10
     assert values["information"]["data"]["n_validation"] == 4
     assert values["information"]["parameters"]["class_weight"] == {"bark": 2.0, "wood": 1.0}
     assert values["test"]["n_images"] == 6
     assert values["information"]["test"]["balanced_accuracy"] == values["test"]["balanced_accuracy"]
     assert values["model"] == "model.lmfcn"
-    code, told, _said = command("evaluate", "model.lmfcn", table, "--json")
+    code, stdout, _stderr = command("evaluate", "model.lmfcn", table, "--json")
     assert code == 0
-    again = json.loads(told)
+    again = json.loads(stdout)
     assert (again["part"], again["n_training_images"]) == ("test", 0)
     assert again["balanced_accuracy"] == values["test"]["balanced_accuracy"]
 
 
 def test_groups_of_a_column_stay_together(command, trees, tmp_path):
     table = table_of(tmp_path, trees, groups=lambda label, number: f"{label}{number // 5}")
-    code, told, _ = command("train", table, *FAST, "--groups", "Patient", "--json", "--no-report")
+    code, stdout, _ = command("train", table, *FAST, "--groups", "Patient", "--json", "--no-report")
     assert code == 0
-    assert json.loads(told)["held_out"]["n_groups"] == 2
-    code, _, said = command("train", table, "--groups", "slide")
+    assert json.loads(stdout)["held_out"]["n_groups"] == 2
+    code, _, stderr = command("train", table, "--groups", "slide")
     assert code == 2
-    assert "must have a column 'slide', got the columns ['label', 'path', 'patient']" in said
-    code, _, said = command("train", trees, "--groups", "slide")
+    assert "must have a column 'slide', got the columns ['label', 'path', 'patient']" in stderr
+    code, _, stderr = command("train", trees, "--groups", "slide")
     assert code == 2
-    assert "is not a table or an .npz file, so it has no column 'slide' for groups." in said
+    assert "is not a table or an .npz file, so it has no column 'slide' for groups." in stderr
 
 
 def test_groups_on_two_sides_of_a_given_split_are_refused(command, trees, tmp_path):
     table = table_of(tmp_path, trees, groups=lambda label, _: label, split=thirds)
-    code, _, said = command("train", table, "--groups", "patient", "--quiet")
+    code, _, stderr = command("train", table, "--groups", "patient", "--quiet")
     assert code == 2
-    assert "2 groups are on more than one side of the split: bark, wood" in said
+    assert "2 groups are on more than one side of the split: bark, wood" in stderr
 
 
 def test_validation_images_from_elsewhere_and_bad_files(command, trees, tmp_path):
     other = save_images(tmp_path / "other", n_per_class=3, seed=5)
     (other / "wood" / "bad.png").write_bytes(b"no image")
-    code, _, said = command("train", trees, "--val", other, *FAST)
+    code, _, stderr = command("train", trees, "--val", other, *FAST)
     assert code == 2
     assert (
-        "bad.png: is not an image of a known format\nRepair or remove them, or leave them out with --skip-bad." in said
+        "bad.png: is not an image of a known format\nRepair or remove them, or leave them out with --skip-bad."
+        in stderr
     )
     assert not (tmp_path / "model.lmfcn").exists()
-    code, told, said = command("train", trees, "--val", other, *FAST, "--skip-bad", "--no-report")
+    code, stdout, stderr = command("train", trees, "--val", other, *FAST, "--skip-bad", "--no-report")
     assert code == 0
-    assert "bad.png: is not an image of a known format" in said
-    assert "on 6 validation images" in told
+    assert "bad.png: is not an image of a known format" in stderr
+    assert "on 6 validation images" in stdout
 
 
 def test_checkpoints_go_on(command, trees, tmp_path, model):
@@ -140,24 +141,24 @@ def test_ctrl_c_keeps_what_there_is_or_leaves_nothing(command, trees, tmp_path, 
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Training, "run", stopped)
-    code, _told, said = command("train", trees, *FAST, "--no-report")
+    code, _stdout, stderr = command("train", trees, *FAST, "--no-report")
     assert code == 130
-    assert "Traceback" not in said
+    assert "Traceback" not in stderr
     if first_epoch_done:
-        assert "Interrupted after epoch 0; epoch 0 is kept." in said
-        _, told, _ = command("info", tmp_path / "model.lmfcn")
-        assert "kept epoch   0, interrupted by the user\n" in told
+        assert "Interrupted after epoch 0; epoch 0 is kept." in stderr
+        _, stdout, _ = command("info", tmp_path / "model.lmfcn")
+        assert "selected epoch  0, interrupted by the user\n" in stdout
         assert json.loads(command("info", tmp_path / "model.lmfcn", "--json")[1])["interrupted"] is True
     else:
-        assert said.endswith("Stopped; no model was written.\n")
+        assert stderr.endswith("Stopped; no model was written.\n")
         assert list(tmp_path.iterdir()) == []
 
 
 def test_without_the_extra_there_is_a_model_but_no_report(command, trees, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "lmfcn.report.training_page", None)
-    code, _, said = command("train", trees, *FAST)
+    code, _, stderr = command("train", trees, *FAST)
     assert code == 0
-    assert "pip install 'lmfcn[report]'" in said
+    assert "pip install 'lmfcn[report]'" in stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.gallery", "model.lmfcn"]
 
 
@@ -173,10 +174,10 @@ def test_without_the_extra_there_is_a_model_but_no_report(command, trees, tmp_pa
         (["trees", "--preset", "best"], "preset must be one of None, 'paper', got 'best'."),
         (["trees", "--class-weight", "bark=a"], "--class-weight must be such as rare=5,other=1, got 'bark=a'"),
         (["trees", "--class-weight", "oak=2"], "class_weight names labels that are not in y: ['oak']."),
-        (["trees", "--device", "abacus"], "device must be 'auto' or a device that torch has here"),
+        (["trees", "--device", "abacus"], "device must be 'auto' or an available device ("),
         (["trees", "-o", "empty"], "empty is a folder; give the name of a file."),
-        (["parts.csv"], "is divided into parts with the names fold1, but train, val and test are needed"),
-        (["tests.csv"], "is divided, but has no images for training"),
+        (["parts.csv"], "has a split with the names fold1, but train, val and test are needed"),
+        (["tests.csv"], "has a split without training images"),
     ],
 )
 def test_mistakes_end_with_one_sentence_and_code_2(command, trees, tmp_path, arguments, sentence):
@@ -188,10 +189,10 @@ def test_mistakes_end_with_one_sentence_and_code_2(command, trees, tmp_path, arg
     Image.fromarray(np.zeros((16, 16, 3), np.uint8)).save(tmp_path / "mixed" / "bark" / "color.png")
     for name, part in (("parts", "fold1"), ("tests", "test")):
         table_of(tmp_path, trees, split=lambda _, part=part: part).rename(tmp_path / f"{name}.csv")
-    code, _, said = command("train", *arguments, "--quiet")
+    code, _, stderr = command("train", *arguments, "--quiet")
     assert code == 2
-    assert said.startswith("Error: ")
-    assert sentence in said
+    assert stderr.startswith("Error: ")
+    assert sentence in stderr
     assert not (tmp_path / "model.lmfcn").exists()
 
 
@@ -203,13 +204,13 @@ def test_class_weights_of_labels_with_signs():
 
 def test_closing_epochs_are_told_and_can_be_left_out(command, trees, tmp_path):
     few = ("--epochs", "2", "--passes", "1", "--latent-dim", "2", "--no-gallery", "-o", tmp_path / "model.lmfcn")
-    for more, said, shown in (
-        ((), "kept and trained on with all images", "and then it learnt from those too"),
-        (("--closing-epochs", "0"), "kept, ", "and helped to fit the last SVM"),
+    for more, stderr, shown in (
+        ((), "selected, then refitted on all images", "and then it learnt from those too"),
+        (("--closing-epochs", "0"), "selected, ", "and helped to fit the last SVM"),
     ):
-        code, told, _ = command("train", trees, *few, *more)
+        code, stdout, _ = command("train", trees, *few, *more)
         assert code == 0
-        assert said in told
+        assert stderr in stdout
         assert shown in (tmp_path / "report.html").read_text()
     code, _, complaint = command("train", trees, *few, "--closing-epochs", "2")
     assert code == 2

@@ -2,12 +2,10 @@ import os
 import socket
 import sys
 import threading
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
-from threadpoolctl import threadpool_info
 
 import pieces_of_work as pieces
 from lmfcn import LMFCNClassifier
@@ -21,7 +19,7 @@ from lmfcn.compute.parallel import (
     use_workers,
     workers_of,
 )
-from lmfcn.compute.threads import WithThreads, n_threads
+from lmfcn.compute.resources import WithThreads, use_threads
 
 
 def test_a_cluster_without_workers(cluster):
@@ -181,7 +179,7 @@ def test_a_worker_of_many_threads_is_spoken_of(cluster, monkeypatch):
     client, address = pytest.importorskip("distributed").Client, cluster.grow_to(2)
     known = client.nthreads
     monkeypatch.setattr(client, "nthreads", lambda self: dict.fromkeys(known(self), 8))
-    with pytest.warns(UserWarning, match="A worker has 8 threads, but gets one task at a time; with"):
+    with pytest.warns(UserWarning, match="A worker has 8 threads, but runs one task at a time; with"):
         assert list(as_completed(pieces.square, [3], scheduler=address)) == [(3, 9)]
 
 
@@ -216,7 +214,7 @@ def test_one_vs_all_on_a_cluster(cluster, textures):
 
     data = three_classes(textures)
     tiny = {"epochs": 1, "latent_dim": 3, "widths": (4,), "strategy": "one-vs-all", "device": "cpu", "random_state": 0}
-    with n_threads(1):
+    with use_threads(1):
         serial = LMFCNClassifier(**tiny).fit(*data)
         address = cluster.grow_to(2)
         with (
@@ -250,66 +248,3 @@ def test_workers_in_use_come_before_n_jobs():
 def test_a_process_that_dies_does_not_end_the_pool_of_a_caller_who_catches_nothing():
     with pytest.raises(LostWorkerError, match="3 processes died one after the other while they worked on 1; the"):
         list(as_completed(pieces.die_on(1), [1, 2], jobs=2))
-
-
-class InThread:
-    """Runs functions in a thread of its own, one after the other; each has ended when `do` returns."""
-
-    def __enter__(self):
-        self._executor = ThreadPoolExecutor(1)
-        return self
-
-    def __exit__(self, *_):
-        self._executor.shutdown()
-
-    def do(self, function, *arguments):
-        return self._executor.submit(function, *arguments).result()
-
-
-@pytest.fixture
-def four_threads():
-    before = torch.get_num_threads()
-    torch.set_num_threads(4)
-    yield
-    torch.set_num_threads(before)
-
-
-def blas_threads():
-    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
-
-
-@pytest.mark.usefixtures("four_threads")
-@pytest.mark.parametrize("first_leaves_first", [True, False])
-@pytest.mark.parametrize("counts", [(1, 1), (1, 2), (3, 1)])
-def test_threads_of_one_process_enter_and_leave_in_any_order(counts, first_leaves_first):
-    of_blas = blas_threads()
-    with InThread() as one, InThread() as other:
-        assert [one.do(torch.get_num_threads), other.do(torch.get_num_threads)] == [4, 4]
-        blocks = [n_threads(count) for count in counts]
-        one.do(blocks[0].__enter__)
-        other.do(blocks[1].__enter__)
-        assert [one.do(torch.get_num_threads), other.do(torch.get_num_threads)] == list(counts)
-        leaving = [(one, blocks[0]), (other, blocks[1])]
-        (first, first_block), (last, last_block) = leaving if first_leaves_first else leaving[::-1]
-        first.do(first_block.__exit__, None, None, None)
-        still_inside = counts[1] if first_leaves_first else counts[0]
-        assert [first.do(torch.get_num_threads), last.do(torch.get_num_threads)] == [4, still_inside]
-        assert blas_threads() == {still_inside}
-        last.do(last_block.__exit__, None, None, None)
-        assert [one.do(torch.get_num_threads), other.do(torch.get_num_threads)] == [4, 4]
-    with InThread() as later:
-        assert later.do(torch.get_num_threads) == 4
-    assert torch.get_num_threads() == 4
-    assert blas_threads() == of_blas
-
-
-@pytest.mark.usefixtures("four_threads")
-def test_nested_blocks_go_back_one_by_one():
-    with n_threads(3):
-        with n_threads(1):
-            assert (torch.get_num_threads(), blas_threads()) == (1, {1})
-        assert (torch.get_num_threads(), blas_threads()) == (3, {3})
-        with pytest.raises(KeyError), n_threads(2):
-            raise KeyError
-        assert torch.get_num_threads() == 3
-    assert torch.get_num_threads() == 4

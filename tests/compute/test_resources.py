@@ -4,22 +4,25 @@ import platform
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from threadpoolctl import threadpool_info
 from torch.utils._pytree import tree_map_only
 
 from lmfcn import LMFCNClassifier
-from lmfcn.compute import resources as memory
+from lmfcn.compute import resources
 from lmfcn.compute.resources import (
     available_devices,
     check_device,
-    fault_of,
-    first_able,
+    find_fault,
+    first_working,
     to_cpu_double,
     to_device,
     to_like,
     to_precise,
+    use_threads,
 )
 from pretend_device import DeviceMistakeError, pretended
 
@@ -42,7 +45,7 @@ def n_mapped(n_bytes):
 """
 
 
-def told_by(code):
+def printed_by(code):
     """What a process prints whose malloc is as the system leaves it, whatever commands have run in this one."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
     command = [sys.executable, "-c", N_MAPPED + code]
@@ -57,7 +60,7 @@ print(n_mapped(2**26))
 reuse_freed_memory()
 print(n_mapped(2**26))
 """
-    assert told_by(code) == ["5", "0"]
+    assert printed_by(code) == ["5", "0"]
 
 
 @needs_glibc
@@ -71,7 +74,7 @@ if len(sys.argv) == 1:
 else:
     print(n_mapped(2**26))
 """
-    assert told_by(code) == ["0"]
+    assert printed_by(code) == ["0"]
 
 
 @needs_glibc
@@ -83,20 +86,20 @@ X, y = make_gaussians(8, 16, random_state=0)
 LMFCNClassifier(epochs=2, latent_dim=2, widths=(4,), random_state=0).fit(X, y).model_.map(X[0], window=8, stride=8)
 print(n_mapped(2**20))
 """
-    assert told_by(code) == ["5"]
+    assert printed_by(code) == ["5"]
 
 
 def test_what_the_user_has_set_stays(monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", lambda _: None)  # which cannot set anything
     chosen = {"MALLOC_TRIM_THRESHOLD_": "1"}
-    memory.reuse_freed_memory(chosen)
+    resources.reuse_freed_memory(chosen)
     assert chosen == {"MALLOC_TRIM_THRESHOLD_": "1"}
 
 
 def test_without_glibc_nothing_happens(monkeypatch):
     monkeypatch.setattr("platform.libc_ver", lambda: ("musl", "1"))
     environment = {}
-    memory.reuse_freed_memory(environment)
+    resources.reuse_freed_memory(environment)
     assert environment == {}
 
 
@@ -107,27 +110,27 @@ def test_a_library_that_cannot_be_loaded_is_no_error(monkeypatch):
     monkeypatch.setattr("platform.libc_ver", lambda: ("glibc", "2.36"))
     monkeypatch.setattr(ctypes, "CDLL", refuse)
     environment = {}
-    memory.reuse_freed_memory(environment)
+    resources.reuse_freed_memory(environment)
     assert environment == {}
 
 
 def test_a_kernel_that_does_not_fit_is_refused_before_any_work(monkeypatch, textures):
-    monkeypatch.setattr(memory, "free_memory", lambda: 10_000)
+    monkeypatch.setattr(resources, "free_memory", lambda: 10_000)
     with pytest.raises(
         ValueError, match=r"SVM on 32 images needs about 0.0 GB for its kernel, but 0.0 GB of memory are"
     ):
         LMFCNClassifier(epochs=1).fit(*textures)
-    memory.check_kernel_memory(17)
-    monkeypatch.setattr(memory, "free_memory", lambda: None)
-    memory.check_kernel_memory(10**9)
+    resources.check_kernel_memory(17)
+    monkeypatch.setattr(resources, "free_memory", lambda: None)
+    resources.check_kernel_memory(10**9)
 
 
 def test_free_memory_is_what_the_system_tells(monkeypatch, tmp_path):
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:    5 kB\n")
-    monkeypatch.setattr(memory, "Path", lambda _: tmp_path / "meminfo")
-    assert memory.free_memory() == 5120
-    monkeypatch.setattr(memory, "Path", lambda _: tmp_path / "nothing")
-    assert memory.free_memory() is None
+    monkeypatch.setattr(resources, "Path", lambda _: tmp_path / "meminfo")
+    assert resources.free_memory() == 5120
+    monkeypatch.setattr(resources, "Path", lambda _: tmp_path / "nothing")
+    assert resources.free_memory() is None
 
 
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -141,24 +144,24 @@ def test_names_lead_to_devices():
 @pytest.mark.parametrize("name", ["cuda:77", "toaster", "", None])
 def test_a_device_that_is_not_there_is_refused_with_those_that_are(name):
     names = ", ".join(available_devices())
-    expected = f"device must be 'auto' or one of those that are here ({names}), got {name!r}."
+    expected = f"device must be 'auto' or an available device ({names}), got {name!r}."
     with pytest.raises(ValueError, match=f"^{re.escape(expected)}$"):
         check_device(name)
     assert names.startswith("cpu")
 
 
 def test_a_device_that_cannot_compute_is_refused_and_never_chosen():
-    with pytest.raises(ValueError, match=r"^The device 'meta' is here but cannot be used \(.+\); take 'cpu'"):
+    with pytest.raises(ValueError, match=r"^The device 'meta' cannot be used \(.+\); choose 'cpu'"):
         check_device("meta")
-    assert first_able([META]) == CPU
-    assert first_able([]) == CPU
+    assert first_working([META]) == CPU
+    assert first_working([]) == CPU
 
 
 @pytest.mark.parametrize("name", ["mps:0", "cuda:0"])
 def test_an_accelerator_that_works_is_chosen(name):
     with pretended(name) as device:
-        assert fault_of(device) is None
-        assert first_able([device], fault_of) == device
+        assert find_fault(device) is None
+        assert first_working([device], find_fault) == device
 
 
 @pytest.mark.parametrize(
@@ -180,9 +183,9 @@ def test_an_accelerator_with_wrong_answers_is_not_chosen(operation):
         return tree_map_only(torch.Tensor, torch.zeros_like, result) if name == operation else result
 
     with pretended("mps:0", zeros) as device:
-        fault = fault_of(device)
+        fault = find_fault(device)
         assert str(fault).endswith("differ from those of the CPU")
-        assert first_able([device], fault_of) == CPU
+        assert first_working([device], find_fault) == CPU
     assert operation in seen
 
 
@@ -193,17 +196,17 @@ def test_an_accelerator_that_is_too_old_is_not_chosen():
         return result
 
     with pretended("cuda:0", refuse) as device:
-        assert fault_of(device) == "CUDA error: no kernel image is available for execution on the device"
-        assert first_able([device], fault_of) == CPU
+        assert find_fault(device) == "CUDA error: no kernel image is available for execution on the device"
+        assert first_working([device], find_fault) == CPU
 
 
 def test_looking_for_faults_leaves_random_numbers_and_gradients_alone():
     before = torch.get_rng_state()
     with torch.no_grad():
-        assert fault_of(CPU) is None
+        assert find_fault(CPU) is None
         assert not torch.is_grad_enabled()
     with torch.inference_mode():
-        assert fault_of(CPU) is None
+        assert find_fault(CPU) is None
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -243,3 +246,66 @@ def test_the_pretended_devices_find_mistakes(name, mistake, message):
         there = torch.zeros(3, device=device)
         with pytest.raises((DeviceMistakeError, RuntimeError), match=message):
             mistake(there)
+
+
+class InThread:
+    """Runs functions in a thread of its own, one after the other; each has ended when `do` returns."""
+
+    def __enter__(self):
+        self._executor = ThreadPoolExecutor(1)
+        return self
+
+    def __exit__(self, *_):
+        self._executor.shutdown()
+
+    def do(self, function, *arguments):
+        return self._executor.submit(function, *arguments).result()
+
+
+@pytest.fixture
+def four_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    yield
+    torch.set_num_threads(before)
+
+
+def blas_threads():
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+@pytest.mark.usefixtures("four_threads")
+@pytest.mark.parametrize("first_leaves_first", [True, False])
+@pytest.mark.parametrize("counts", [(1, 1), (1, 2), (3, 1)])
+def test_threads_of_one_process_enter_and_leave_in_any_order(counts, first_leaves_first):
+    of_blas = blas_threads()
+    with InThread() as one, InThread() as other:
+        assert [one.do(torch.get_num_threads), other.do(torch.get_num_threads)] == [4, 4]
+        blocks = [use_threads(count) for count in counts]
+        one.do(blocks[0].__enter__)
+        other.do(blocks[1].__enter__)
+        assert [one.do(torch.get_num_threads), other.do(torch.get_num_threads)] == list(counts)
+        leaving = [(one, blocks[0]), (other, blocks[1])]
+        (first, first_block), (last, last_block) = leaving if first_leaves_first else leaving[::-1]
+        first.do(first_block.__exit__, None, None, None)
+        still_inside = counts[1] if first_leaves_first else counts[0]
+        assert [first.do(torch.get_num_threads), last.do(torch.get_num_threads)] == [4, still_inside]
+        assert blas_threads() == {still_inside}
+        last.do(last_block.__exit__, None, None, None)
+        assert [one.do(torch.get_num_threads), other.do(torch.get_num_threads)] == [4, 4]
+    with InThread() as later:
+        assert later.do(torch.get_num_threads) == 4
+    assert torch.get_num_threads() == 4
+    assert blas_threads() == of_blas
+
+
+@pytest.mark.usefixtures("four_threads")
+def test_nested_blocks_go_back_one_by_one():
+    with use_threads(3):
+        with use_threads(1):
+            assert (torch.get_num_threads(), blas_threads()) == (1, {1})
+        assert (torch.get_num_threads(), blas_threads()) == (3, {3})
+        with pytest.raises(KeyError), use_threads(2):
+            raise KeyError
+        assert torch.get_num_threads() == 3
+    assert torch.get_num_threads() == 4

@@ -5,7 +5,7 @@ from PIL import Image
 
 from lmfcn.data.image_form import ImageForm
 from lmfcn.export import DisagreementError
-from lmfcn.export.agreement import SIZES, compare, draw_textures, sample_batches, user_batches
+from lmfcn.export.agreement import SIZES, compare, generate_textures, sample_batches, user_batches
 from random_models import random_images, random_model
 
 
@@ -16,7 +16,7 @@ def kernel_to_support(model, images):
 
 def test_drawn_textures_lie_nearer_to_support_vectors_than_noise(models):
     model = models["two, grey"]
-    pixels = draw_textures(model, (32, 32), torch.Generator().manual_seed(0))
+    pixels = generate_textures(model, (32, 32), torch.Generator().manual_seed(0))
     noise = torch.rand(pixels.shape, generator=torch.Generator().manual_seed(0))
     drawn, start = ((255 * part).permute(0, 2, 3, 1).round().to(torch.uint8).numpy() for part in (pixels, noise))
     assert kernel_to_support(model, drawn).median() > 0.5
@@ -55,9 +55,9 @@ def model():
 
 def runner(model, change):
     def run(images):
-        answers = [model.predict(images), model.decision_function(images), model.predict_proba(images)]
-        change(answers)
-        return tuple(answers)
+        predictions = [model.predict(images), model.decision_function(images), model.predict_proba(images)]
+        change(predictions)
+        return tuple(predictions)
 
     return run
 
@@ -67,8 +67,8 @@ def batches(model):
 
 
 def test_it_counts_and_measures(model):
-    def shift(answers):
-        answers[1] = answers[1] + 3e-5
+    def shift(predictions):
+        predictions[1] = predictions[1] + 3e-5
 
     found = compare(model, runner(model, shift), batches(model))
     assert (found.n_images, found.n_sizes) == (7, 2)
@@ -79,16 +79,16 @@ def test_it_counts_and_measures(model):
 @pytest.mark.parametrize(
     ("place", "value", "message"),
     [
-        (0, np.array(["none"] * 5, dtype=object), "other labels than the model to 5 of 5 images"),
+        (0, np.array(["none"] * 5, dtype=object), "other labels than the model for 5 of 5 images"),
         (1, np.full((5, 3), np.nan), "disagrees with the model by nan"),
         (2, np.full((5, 3), 1 / 3), "disagrees with the model by"),
-        (2, np.ones((5, 2)), "does not give one row of numbers per image"),
+        (2, np.ones((5, 2)), "does not return one row of numbers per image"),
     ],
     ids=["labels", "nan", "probabilities", "shape"],
 )
-def test_every_kind_of_disagreement_is_told(model, place, value, message):
-    def change(answers):
-        answers[place] = value
+def test_every_kind_of_disagreement_is_an_error(model, place, value, message):
+    def change(predictions):
+        predictions[place] = value
 
     with pytest.raises(DisagreementError, match=message):
         compare(model, runner(model, change), batches(model))

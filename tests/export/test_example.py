@@ -1,4 +1,4 @@
-"""examples/onnx_only.py gives lmfcn's answers without lmfcn, torch and scikit-learn."""
+"""examples/onnx_only.py gives lmfcn's predictions without lmfcn, torch and scikit-learn."""
 
 import json
 import runpy
@@ -59,7 +59,7 @@ def cases(pictures):
     return {name: [str(pictures / file) for file in files] for name, files in names.items()}
 
 
-def test_the_same_answers_without_lmfcn_and_torch(models, files, cases, tmp_path):
+def test_the_same_predictions_without_lmfcn_and_torch(models, files, cases, tmp_path):
     many = np.random.default_rng(0).uniform(size=(2, 33, 35, 6))  # double precision, which lmfcn takes too
     for number, image in enumerate(many):
         np.save(tmp_path / f"{number}.npy", image)
@@ -68,13 +68,13 @@ def test_the_same_answers_without_lmfcn_and_torch(models, files, cases, tmp_path
     command = [sys.executable, "-c", ALONE, str(EXAMPLE), work]
     result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert result.returncode == 0, result.stderr
-    answers = iter(map(json.loads, result.stdout.splitlines()))
+    predictions = iter(map(json.loads, result.stdout.splitlines()))
     for name, paths in asked.items():
         model, X = models[name], many if name == "boolean, 6-channel" else paths
         for label, score, probability in zip(
             model.predict(X), model.decision_function(X), model.predict_proba(X), strict=True
         ):
-            found = next(answers)
+            found = next(predictions)
             assert found[0] == label
             assert found[1] == pytest.approx(np.ravel(score), abs=1e-5)
             assert found[2] == pytest.approx(probability, abs=1e-5)

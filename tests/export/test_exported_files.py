@@ -12,8 +12,8 @@ import lmfcn
 from lmfcn.data.image_form import ImageForm
 from lmfcn.export import DisagreementError, export_onnx, export_torch, exported_files
 from lmfcn.export.agreement import compare
-from lmfcn.export.exported_files import DESCRIPTION, fingerprint, run_onnx, run_torch
-from lmfcn.export.graph import silence, trace
+from lmfcn.export.exported_files import DESCRIPTION, fingerprint, load_onnx_file, load_torch_file
+from lmfcn.export.graph import silence_translator, trace
 from random_models import random_images, random_model
 
 NAMES = ["two, grey", "five, RGB", "one-vs-all, 16-bit", "boolean, 6-channel"]
@@ -30,13 +30,13 @@ def test_new_images_of_many_sizes_get_the_models_labels_and_scores(models, files
     model, (path, _) = models[name], files[name]
     counts = {(32, 32): 20, (47, 90): 15, (200, 131): 4, (500, 500): 1}
     batches = [random_images(count, size, model.form, seed=count) for size, count in counts.items()]
-    found = compare(model, run_onnx(path.read_bytes()), batches, tolerance=1e-5)
+    found = compare(model, load_onnx_file(path.read_bytes()), batches, tolerance=1e-5)
     assert found.n_images == 40
     assert 0 < found.largest_difference < 1e-5
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_comparison_saw_different_answers(files, name):
+def test_the_comparison_saw_different_predictions(files, name):
     agreement = files[name][1]
     assert agreement.n_labels > 1
     assert agreement.n_sizes == 8
@@ -83,7 +83,7 @@ def test_metadata_say_what_a_program_must_know(files):
 def test_thresholds_give_the_models_prediction_sets(models, files):
     model, (path, _) = models["five, RGB"], files["five, RGB"]
     images = random_images(40, (20, 20), model.form, seed=3)
-    predicted = run_onnx(path.read_bytes())(images)[2]
+    predicted = load_onnx_file(path.read_bytes())(images)[2]
     least = metadata(path)["prediction_sets"]["0.8"]
     assert 0 < least < 1
     sets = (predicted >= least) | (predicted == predicted.max(axis=1, keepdims=True))
@@ -122,7 +122,7 @@ def test_a_file_that_disagrees_is_not_written(files, tmp_path, monkeypatch):
     (tmp_path / "old.onnx").write_bytes(b"an older file")
     with pytest.raises(DisagreementError, match=r"disagrees with the model by .*tolerance 0.0001; nothing was written"):
         export_onnx(other, tmp_path / "old.onnx")
-    with pytest.raises(DisagreementError, match=r"gives other labels than the model to \d+ of \d+ images"):
+    with pytest.raises(DisagreementError, match=r"predicts other labels than the model for \d+ of \d+ images"):
         export_onnx(other, tmp_path / "new.onnx", tolerance=1e6)
     assert [path.name for path in tmp_path.iterdir()] == ["old.onnx"]
     assert (tmp_path / "old.onnx").read_bytes() == b"an older file"
@@ -158,13 +158,13 @@ def program(tmp_path_factory):
     return model, path, agreement
 
 
-def test_the_program_answers_as_the_model_does(program):
+def test_the_program_predicts_like_the_model(program):
     model, path, agreement = program
     assert (agreement.n_images, agreement.n_sizes) == (78, 8)
     assert agreement.n_labels > 1
     sizes = {(8, 8): 1, (47, 90): 3, (200, 131): 2}
     batches = [random_images(count, size, model.form) for size, count in sizes.items()]
-    found = compare(model, run_torch(path.read_bytes(), model.classes), batches, tolerance=1e-5)
+    found = compare(model, load_torch_file(path.read_bytes(), model.classes), batches, tolerance=1e-5)
     assert found.n_images == 6
     assert [file.name for file in path.parent.iterdir()] == ["model.pt2"]
 
@@ -172,7 +172,7 @@ def test_the_program_answers_as_the_model_does(program):
 def test_the_program_describes_itself(program):
     model, path, agreement = program
     extra = {DESCRIPTION: ""}
-    with silence():
+    with silence_translator():
         torch.export.load(path, extra_files=extra)
     told = json.loads(extra[DESCRIPTION])
     assert told["classes"] == ["x", "y", "z"]
@@ -190,7 +190,7 @@ def test_signals_that_come_as_rows(tmp_path):
     model = random_model(["x", "y"], ImageForm(1, "float", row_shape=(1, -1)), ("last",))
     assert export_torch(model, tmp_path / "model.pt2").n_sizes == 8
     rows = random_images(4, (1, 77), model.form)
-    labels, scores, _ = run_torch((tmp_path / "model.pt2").read_bytes(), model.classes)(rows)
+    labels, scores, _ = load_torch_file((tmp_path / "model.pt2").read_bytes(), model.classes)(rows)
     assert labels.tolist() == model.predict(rows.reshape(4, 77)).tolist()
     assert scores[:, 0] == pytest.approx(model.decision_function(rows.reshape(4, 77)), abs=1e-5)
 

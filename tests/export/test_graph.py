@@ -7,7 +7,7 @@ from lmfcn.export import export_onnx, export_torch
 
 @pytest.mark.parametrize("thing", ["model.lmfcn", None, LMFCNClassifier()])
 def test_only_models_can_be_exported(tmp_path, thing):
-    with pytest.raises(ValueError, match="A TextureModel or a fitted LMFCNClassifier can be exported, got"):
+    with pytest.raises(ValueError, match="Expected a TextureModel or a fitted LMFCNClassifier, got"):
         export_onnx(thing, tmp_path / "model.onnx")
 
 

@@ -83,7 +83,7 @@ def test_a_model_that_comes_back_or_is_saved_is_the_same(name, near, tmp_path):
 
 
 def test_a_device_that_is_not_there_is_told_before_the_file_is_read(tmp_path):
-    with pytest.raises(ValueError, match=r"one of those that are here \(cpu.*\), got 'cuda:77'"):
+    with pytest.raises(ValueError, match=r"an available device \(cpu.*\), got 'cuda:77'"):
         lmfcn.load(tmp_path / "nothing.lmfcn", device="cuda:77")
 
 
@@ -132,7 +132,7 @@ def test_block_mappers_do_too(name, near, tmp_path):
             BlockMapper(model.copied_to(device), tmp_path / "a.png", settings),
         ):
             arrived = pickle.loads(pickle.dumps(sent))
-            result = arrived(expected.grid.everything)
+            result = arrived(expected.grid.all_windows)
             assert (arrived.model.device, arrived.device) == (CPU, name)
             np.testing.assert_allclose(result.probabilities, expected.probabilities, atol=max(near, 1e-6))
             pickle.dumps(arrived)

@@ -3,8 +3,8 @@ import pytest
 from PIL import Image
 
 from lmfcn.maps.blocks import TissueMask, find_tissue, otsu_threshold
-from lmfcn.maps.grid import Box, MapGrid
 from lmfcn.maps.large_image import WholeImage
+from lmfcn.maps.texture_map import Box, MapGrid
 
 
 def slide_picture(tmp_path, *, colour):
@@ -19,7 +19,7 @@ def slide_picture(tmp_path, *, colour):
 
 
 @pytest.mark.parametrize("colour", [True, False])
-def test_tissue_is_told_from_glass(tmp_path, colour):
+def test_tissue_is_separated_from_glass(tmp_path, colour):
     image, disc = slide_picture(tmp_path, colour=colour)
     assert (find_tissue(image).tissue == disc).mean() > 0.99
 
@@ -36,12 +36,12 @@ def test_windows_with_a_tenth_of_tissue_are_wanted():
     tissue = np.zeros((200, 160), dtype=bool)
     tissue[60:90, 70:100] = True
     box = Box(1, 2, grid.rows, grid.columns - 1)
-    wanted = TissueMask(tissue).wanted(grid, box)
+    wanted = TissueMask(tissue).select_windows(grid, box)
     for row in range(box.top, box.bottom):
         for column in range(box.left, box.right):
             share = tissue[row * 8 : row * 8 + 40, column * 8 : column * 8 + 40].mean()
             assert wanted[row - box.top, column - box.left] == (share >= 0.1)
-    coarse = TissueMask(tissue[::10, ::10]).wanted(grid, box)
+    coarse = TissueMask(tissue[::10, ::10]).select_windows(grid, box)
     assert (coarse == wanted).mean() > 0.9
 
 

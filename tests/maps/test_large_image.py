@@ -9,9 +9,16 @@ from PIL import Image
 from lmfcn.data.framing import Frame, resize_image
 from lmfcn.data.image_files import ImageError, read_image
 from lmfcn.data.image_form import ImageForm
-from lmfcn.maps.grid import Box
-from lmfcn.maps.large_image import ScaledImage, WholeImage, level_for, micrometres_per_pixel, picture_of, thumbnail
+from lmfcn.maps.large_image import (
+    ScaledImage,
+    WholeImage,
+    choose_level,
+    micrometres_per_pixel,
+    read_thumbnail,
+    resize_whole,
+)
 from lmfcn.maps.readers import READERS, Slide, TiledTiff, View, open_level, open_view, resolve_view
+from lmfcn.maps.texture_map import Box
 
 BOXES = [Box(0, 0, 300, 210), Box(0, 0, 1, 1), Box(130, 60, 299, 209), Box(250, 200, 300, 210)]
 
@@ -164,16 +171,16 @@ def test_resolution_chooses_level_and_scale(tmp_path):
     assert resolve_view(path, View("tiff"), 0.5) == View("tiff", 1, 1.0)
     assert resolve_view(path, View("tiff"), 0.75) == View("tiff", 1, pytest.approx(2 / 3))
     assert resolve_view(path, View("tiff"), 0.125) == View("tiff", 0, 2.0)
-    with pytest.raises(ValueError, match="does not say how large its pixels are; choose a level or a scale instead"):
-        level_for(path, [700], None, 0.5)
+    with pytest.raises(ValueError, match="does not contain its pixel size; choose a level or a scale instead"):
+        choose_level(path, [700], None, 0.5)
     with pytest.raises(ValueError, match="resolution must be a positive number of micrometres, got 0"):
-        level_for(path, [700], 0.25, 0)
+        choose_level(path, [700], 0.25, 0)
 
 
 def test_thumbnails_are_averages(tmp_path):
     pixels = noise(205, 130, 3)
     tifffile.imwrite(tmp_path / "a.tif", pixels, tile=(64, 64), photometric="rgb")
-    small = thumbnail(TiledTiff(tmp_path / "a.tif"), 50)
+    small = read_thumbnail(TiledTiff(tmp_path / "a.tif"), 50)
     assert small.shape == (41, 26, 3)
     assert small == pytest.approx(pixels.reshape(41, 5, 26, 5, 3).mean(axis=(1, 3)), abs=1e-3)
 
@@ -201,10 +208,10 @@ def test_pictures_are_sharp(tmp_path, tile):
     tifffile.imwrite(tmp_path / "a.tif", pixels, photometric="rgb", tile=tile)
     image = TiledTiff(tmp_path / "a.tif")
     for size in [(200, 140), (160, 112), (300, 210), (450, 315)]:  # averaging could only make 150x105 of it
-        found = picture_of(image, *size)
+        found = resize_whole(image, *size)
         assert found.dtype == np.uint8
         assert np.abs(found.astype(int) - resize_image(pixels, size)).max() <= 1
-    small = picture_of(image, 75, 50)
+    small = resize_whole(image, 75, 50)
     means = pixels[:, :208].reshape(75, 4, 52, 4, 3).mean(axis=(1, 3))
     assert np.abs(small.astype(float) - resize_image(np.rint(means).astype(np.uint8), (75, 50))).max() <= 1
 

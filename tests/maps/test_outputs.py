@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from lmfcn.data.image_form import ImageForm
-from lmfcn.maps.outputs import legend_of, write_overlay
+from lmfcn.maps.outputs import make_legend, write_overlay
 from lmfcn.maps.run import MapRequest, map_image
 from lmfcn.model_file import load, save
 from patchwork import patchwork
@@ -17,9 +17,9 @@ NAMES = [*CLASSES, "rejected (no class)", "glass (no class)", "unreadable (no cl
 
 
 def test_no_two_names_are_alike():
-    assert legend_of(np.array(["calm", "rough"])).names == ["calm", "rough", "rejected", "glass", "unreadable"]
-    assert legend_of(np.array(CLASSES)).names == NAMES
-    crowded = legend_of(np.array(["glass", "glass (no class)"])).names
+    assert make_legend(np.array(["calm", "rough"])).names == ["calm", "rough", "rejected", "glass", "unreadable"]
+    assert make_legend(np.array(CLASSES)).names == NAMES
+    crowded = make_legend(np.array(["glass", "glass (no class)"])).names
     assert crowded == ["glass", "glass (no class)", "rejected", "glass (no class) (no class)", "unreadable"]
 
 
@@ -39,7 +39,7 @@ def test_classes_called_like_what_is_no_class(tmp_path):
 
 @pytest.mark.parametrize(("number", "opacity"), [(0, 0.45), (1, 0.45), (2, 0.45), (3, 0), (4, 0), (5, 1)])
 def test_only_what_is_no_class_stays_bare(tmp_path, number, opacity):
-    legend, areas = legend_of(np.array(CLASSES)), np.array([1, 1, 1, 0, 0, 0])
+    legend, areas = make_legend(np.array(CLASSES)), np.array([1, 1, 1, 0, 0, 0])
     labels, image = np.full((520, 520), number), np.full((520, 520, 3), 200, dtype=np.uint8)
     write_overlay(tmp_path / "a.png", labels, image, legend, areas)
     with Image.open(tmp_path / "a.png") as picture:

@@ -1,4 +1,4 @@
-"""TIFF files in strips: what is read is what was written, and no more of the file than needed."""
+"""TIFF files in strips and levels: only the needed parts are read, and all readers give the same map."""
 
 from pathlib import Path
 
@@ -7,10 +7,10 @@ import pytest
 import tifffile
 
 from large_images import break_tile, quarters, save_model, save_pyramid
-from lmfcn.maps.grid import Box
-from lmfcn.maps.large_image import ScaledImage, WholeImage, thumbnail
-from lmfcn.maps.readers import RecentTiles, TiledTiff, View
+from lmfcn.maps.large_image import ScaledImage, WholeImage, read_thumbnail
+from lmfcn.maps.readers import TileCache, TiledTiff, View
 from lmfcn.maps.run import MapOutcome, MapRequest, map_image
+from lmfcn.maps.texture_map import Box
 
 BOXES = [Box(0, 0, 700, 610), Box(0, 0, 1, 1), Box(130, 60, 680, 609), Box(510, 511, 514, 513)]
 KINDS = {
@@ -82,15 +82,15 @@ def test_compressed_strips_are_decoded_once_for_a_row_of_blocks(tmp_path, bytes_
 
 
 def test_pictures_decode_every_strip_once(tmp_path, bytes_read, monkeypatch):
-    monkeypatch.setattr("lmfcn.maps.readers._KEPT_BYTES", 2 * 50 * 2000)
+    monkeypatch.setattr("lmfcn.maps.readers._CACHED_BYTES", 2 * 50 * 2000)
     monkeypatch.setattr("lmfcn.maps.large_image._AT_ONCE", 256)
     pixels = noise(np.uint8, 700, 2000)
     tifffile.imwrite(tmp_path / "a.tif", pixels, compression="zlib", rowsperstrip=50)
-    small = thumbnail(TiledTiff(tmp_path / "a.tif"), 200)
+    small = read_thumbnail(TiledTiff(tmp_path / "a.tif"), 200)
     assert len(bytes_read) == 14
     assert small[..., 0] == pytest.approx(pixels.reshape(70, 10, 200, 10).mean(axis=(1, 3)), abs=1e-3)
     tifffile.imwrite(tmp_path / "plain.tif", pixels)
-    assert thumbnail(WholeImage(tmp_path / "plain.tif"), 200) == pytest.approx(small, abs=1e-3)
+    assert read_thumbnail(WholeImage(tmp_path / "plain.tif"), 200) == pytest.approx(small, abs=1e-3)
 
 
 def test_recent_tiles_take_bounded_memory():
@@ -101,7 +101,7 @@ def test_recent_tiles_take_bounded_memory():
         return np.zeros(tile.shape, dtype=np.uint8)
 
     boxes = [Box(top, 0, top + 10, 10) for top in range(0, 50, 10)]
-    recent = RecentTiles(250)  # two of them
+    recent = TileCache(250)  # two of them
     for number in (0, 1, 0, 2, 0, 1, 1):
         recent.get(boxes[number], decode)
     assert decoded == [boxes[0], boxes[1], boxes[2], boxes[1]]
@@ -118,17 +118,15 @@ def test_a_huge_compressed_strip_is_refused(tmp_path, monkeypatch):
     tifffile.imwrite(tmp_path / "plain.tif", pixels)
     assert TiledTiff(tmp_path / "plain.tif").read(Box(0, 0, 9, 9)).missing == []
     tifffile.imwrite(tmp_path / "a.tif", pixels, compression="zlib", rowsperstrip=1200)
-    sentence = r"a.tif is compressed in pieces of 1200x1000 pixels, .* GB each, which can only .*; save it as a tiled"
+    sentence = r"a.tif is compressed in pieces of 1200x1000 pixels, .* GB each, which must .*; save it as a tiled"
     with pytest.raises(ValueError, match=sentence):
         TiledTiff(tmp_path / "a.tif")
-
-
-pytest.importorskip("openslide")
 
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
     """A model, and an image of three levels; tests must not change them."""
+    pytest.importorskip("openslide")
     folder = tmp_path_factory.mktemp("levels")
     return save_model(folder / "model.lmfcn"), save_pyramid(folder / "image.tif", quarters(700, 520))
 

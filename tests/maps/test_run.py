@@ -1,4 +1,4 @@
-"""Maps by several processes: which of them computes a block, and whether it survives, must not change the others."""
+"""Whole maps: their files, interruptions, damaged images, and several processes."""
 
 import csv
 import errno
@@ -19,9 +19,9 @@ from lmfcn.data.framing import Frame
 from lmfcn.maps import large_image as images
 from lmfcn.maps import run
 from lmfcn.maps.blocks import BlockMapper, MapSettings
-from lmfcn.maps.grid import Box
 from lmfcn.maps.readers import View
 from lmfcn.maps.run import MapRequest, map_image
+from lmfcn.maps.texture_map import Box
 from lmfcn.model_file import load, save
 from patchwork import patchwork
 
@@ -37,8 +37,8 @@ def request_grey(model_files, tmp_path):
 
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch):
-    monkeypatch.setattr("lmfcn.maps.grid._PATCH", 96)
-    monkeypatch.setattr("lmfcn.maps.grid._GROUP", 4)
+    monkeypatch.setattr("lmfcn.maps.texture_map._PATCH", 96)
+    monkeypatch.setattr("lmfcn.maps.texture_map._GROUP", 4)
 
 
 def in_memory(request):
@@ -91,15 +91,17 @@ def test_an_interrupted_map_goes_on(request_grey, monkeypatch):
         computed.append(block)
         return original(mapper, block)
 
-    original, told = BlockMapper.__call__, []
+    original, notes = BlockMapper.__call__, []
     monkeypatch.setattr(BlockMapper, "__call__", counting)
     with pytest.raises(KeyboardInterrupt):
-        map_image(request_grey, tell=told.append)
-    assert told == ["Stopped; 2 of 6 blocks are kept, the same command goes on."]
+        map_image(request_grey, announce=notes.append)
+    assert notes == ["Stopped; 2 of 6 blocks are finished, the same command continues."]
     assert sorted(path.name for path in request_grey.output.iterdir()) == ["blocks"]
     first = computed.copy()
     computed[:] = []
-    monkeypatch.setattr(BlockMapper, "__call__", lambda *given: computed.append(given[1]) or original(*given))
+    monkeypatch.setattr(
+        BlockMapper, "__call__", lambda *arguments: computed.append(arguments[1]) or original(*arguments)
+    )
     map_image(request_grey)
     assert len(computed) == 4
     assert not set(computed) & set(first)
@@ -145,7 +147,7 @@ def test_other_models_images_and_versions_are_refused(request_grey, tmp_path):
     with pytest.raises(ValueError, match="another map: of the image before it was changed; choose"):
         map_image(request_grey)
     (request_grey.output / "blocks" / "settings.json").write_text("{")
-    with pytest.raises(ValueError, match=r"another version of lmfcn; choose .* remove .*blocks to begin anew"):
+    with pytest.raises(ValueError, match=r"another version of lmfcn; choose .* remove .*blocks to start again"):
         map_image(request_grey)
 
 
@@ -203,17 +205,17 @@ def test_notes_come_before_the_work(request_grey, tmp_path, monkeypatch):
     model = lmfcn.load(request_grey.model)
     model.form = replace(model.form, frame=Frame(fit="resize", size=(24, 24)))
     save(model, tmp_path / "resized.lmfcn")
-    told = []
+    notes = []
 
     def stop(*_):
-        told.append("work")
+        notes.append("work")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(BlockMapper, "__call__", stop)
     with pytest.raises(KeyboardInterrupt):
-        map_image(replace(request_grey, model=tmp_path / "resized.lmfcn"), tell=told.append)
-    assert told[0].startswith("Note: The model was trained on images that had been resized to 24x24 pixels; if they")
-    assert told[1:] == ["work", "Stopped; 0 of 6 blocks are kept, the same command goes on."]
+        map_image(replace(request_grey, model=tmp_path / "resized.lmfcn"), announce=notes.append)
+    assert notes[0].startswith("Note: The model was trained on images that had been resized to 24x24 pixels; if they")
+    assert notes[1:] == ["work", "Stopped; 0 of 6 blocks are finished, the same command continues."]
 
 
 def test_doubtful_windows_are_rejected(request_grey):
@@ -291,14 +293,16 @@ def test_scaled_images(request_grey, tmp_path):
     assert (about["image_height"], about["image_width"], about["scale"]) == (150, 210, 0.5)
 
 
-def test_a_full_disk_is_told_in_a_sentence_and_nothing_is_half_written(request_grey, monkeypatch):
+def test_a_full_disk_is_one_sentence_and_leaves_no_partial_files(request_grey, monkeypatch):
     def full(path, content):
         path.with_name(path.name + ".part").write_bytes(content[:10])
         path.with_name(path.name + ".part").unlink()
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("lmfcn.maps.blocks.write_bytes", full)
-    with pytest.raises(OSError, match=r"No space is left for .*out; free some and run the same again: finished blocks"):
+    with pytest.raises(
+        OSError, match=r"No space is left for .*out; free some and run the same command again: finished"
+    ):
         map_image(request_grey)
     assert [path.name for path in request_grey.output.rglob("*") if path.is_file()] == ["settings.json"]
     monkeypatch.undo()
@@ -314,7 +318,7 @@ def test_a_full_disk_is_told_in_a_sentence_and_nothing_is_half_written(request_g
         ({"reject": 1.5}, "reject must be a probability between 0 and 1, got 1.5"),
         ({"view": View(level=2)}, "a.png has one level, 0, got 2"),
         ({"view": View(scale=0.0)}, "scale must be positive, got 0"),
-        ({"resolution": 0.5}, "does not say how large its pixels are"),
+        ({"resolution": 0.5}, "does not contain its pixel size"),
     ],
 )
 def test_bad_requests_write_nothing(request_grey, changes, sentence):
@@ -332,9 +336,9 @@ def test_a_model_for_other_channels(request_grey, model_files):
 def test_a_resolution_finer_than_the_file_is_noted(request_grey, tmp_path):
     pixels = patchwork(80, 90)[..., 0]
     tifffile.imwrite(tmp_path / "a.tif", pixels, resolution=(40000, 40000), resolutionunit="CENTIMETER")
-    told, request = [], replace(request_grey, image=tmp_path / "a.tif", resolution=0.125)
-    map_image(request, tell=told.append)
-    assert told == [
+    notes, request = [], replace(request_grey, image=tmp_path / "a.tif", resolution=0.125)
+    map_image(request, announce=notes.append)
+    assert notes == [
         "Note: The finest pixels in the file are 0.25 micrometres wide; for a resolution of 0.125 the image is enlarged"
         " 2 times, which adds no detail."
     ]
@@ -343,47 +347,43 @@ def test_a_resolution_finer_than_the_file_is_noted(request_grey, tmp_path):
 
 
 @pytest.fixture
-def request_grey_map_processes(model_files, tmp_path):
+def large_request(model_files, tmp_path):
     """An image of 300x600 pixels that is mapped in six blocks."""
     Image.fromarray(patchwork(300, 600)[..., 0]).save(tmp_path / "a.png")
     return MapRequest(model_files / "grey.lmfcn", tmp_path / "a.png", tmp_path / "out", 24, 8, block=256)
 
 
 @pytest.fixture
-def expected(request_grey_map_processes, tmp_path):
-    map_image(replace(request_grey_map_processes, output=tmp_path / "one"), jobs=1)
+def expected(large_request, tmp_path):
+    map_image(replace(large_request, output=tmp_path / "one"), jobs=1)
     return tifffile.imread(tmp_path / "one" / "probabilities.tif")
 
 
-def test_the_number_of_processes_does_not_change_a_bit(request_grey_map_processes, expected):
-    map_image(request_grey_map_processes, jobs=2)
-    assert len(list(request_grey_map_processes.output.glob("blocks/*.npy"))) == 6
-    assert np.array_equal(tifffile.imread(request_grey_map_processes.output / "probabilities.tif"), expected)
+def test_the_number_of_processes_does_not_change_a_bit(large_request, expected):
+    map_image(large_request, jobs=2)
+    assert len(list(large_request.output.glob("blocks/*.npy"))) == 6
+    assert np.array_equal(tifffile.imread(large_request.output / "probabilities.tif"), expected)
 
 
-def test_a_block_that_ends_its_processes_is_told_and_the_rest_is_mapped(
-    request_grey_map_processes, expected, monkeypatch
-):
+def test_a_block_that_kills_its_processes_is_reported_and_the_rest_is_mapped(large_request, expected, monkeypatch):
     deadly = Box(0, 32, 32, 64)
-    monkeypatch.setattr(run, "BlockMapper", lambda *given: pieces.DeadlyMapper(BlockMapper(*given), deadly))
-    outcome = map_image(request_grey_map_processes, jobs=2)
+    monkeypatch.setattr(run, "BlockMapper", lambda *arguments: pieces.DeadlyMapper(BlockMapper(*arguments), deadly))
+    outcome = map_image(large_request, jobs=2)
     (sentence,) = outcome.missing
-    assert sentence.startswith("rows 0-271, columns 256-527: every process that was given them died; the likeliest")
+    assert sentence.startswith("rows 0-271, columns 256-527: every process that worked on it died; the likeliest")
     assert outcome.areas["unreadable"] > 0
     expected[deadly.slices] = np.nan
-    found = tifffile.imread(request_grey_map_processes.output / "probabilities.tif")
+    found = tifffile.imread(large_request.output / "probabilities.tif")
     assert np.array_equal(found, expected, equal_nan=True)
     monkeypatch.undo()
-    assert map_image(request_grey_map_processes).missing == []  # tried again
+    assert map_image(large_request).missing == []  # tried again
 
 
-def test_a_mapper_that_was_used_can_be_passed_on(request_grey_map_processes):
-    with tifffile.TiffWriter(request_grey_map_processes.image.with_suffix(".tif")) as file:
+def test_a_mapper_that_was_used_can_be_passed_on(large_request):
+    with tifffile.TiffWriter(large_request.image.with_suffix(".tif")) as file:
         file.write(patchwork(300, 600)[..., 0], tile=(64, 64))
     settings = MapSettings(24, 8, View("tiff"))
-    mapper = BlockMapper(
-        load(request_grey_map_processes.model), request_grey_map_processes.image.with_suffix(".tif"), settings
-    )
+    mapper = BlockMapper(load(large_request.model), large_request.image.with_suffix(".tif"), settings)
     first = mapper(Box(0, 0, 8, 8)).probabilities
     again = pickle.loads(pickle.dumps(mapper))
     assert np.array_equal(again(Box(0, 0, 8, 8)).probabilities, first)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lmfcn import LMFCNClassifier, make_gaussians
-from lmfcn.maps.grid import Box, MapGrid
+from lmfcn.maps.texture_map import Box, MapGrid
 
 TINY = {"latent_dim": 4, "epochs": 1, "passes": 1, "random_state": 0, "device": "cpu"}
 
@@ -79,21 +79,21 @@ def test_images_of_all_forms(channels, dtype):
 def test_patches_make_no_difference(model, monkeypatch, window, stride):
     image = some_image(110, 130)
     whole = model.map(image, window, stride).probabilities
-    monkeypatch.setattr("lmfcn.maps.grid._PATCH", 32)
+    monkeypatch.setattr("lmfcn.maps.texture_map._PATCH", 32)
     assert model.map(image, window, stride).probabilities == pytest.approx(whole, abs=1e-6)
 
 
 @pytest.mark.parametrize(("window", "stride"), [(24, 4), (40, 12), (64, 32)])
 def test_blocks_are_the_same_as_one_pass_bit_for_bit(model, monkeypatch, window, stride):
-    monkeypatch.setattr("lmfcn.maps.grid._PATCH", 48)
-    monkeypatch.setattr("lmfcn.maps.grid._GROUP", 2)
+    monkeypatch.setattr("lmfcn.maps.texture_map._PATCH", 48)
+    monkeypatch.setattr("lmfcn.maps.texture_map._GROUP", 2)
     image = some_image(110, 130)
     one_pass = model.map(image, window, stride)
     mapper, grid = model.mapper(), one_pass.grid
     blocks = grid.blocks(mapper.n_latents, side=50)
     assert len(blocks) >= 2
     for block in blocks:
-        found = mapper.block(image[grid.region(block).slices], grid, block)
+        found = mapper.map_block(image[grid.region(block).slices], grid, block)
         assert np.array_equal(found, one_pass.probabilities[block.slices])
 
 
@@ -103,7 +103,7 @@ def test_windows_that_are_not_wanted_change_nothing_for_the_others(model):
     wanted = np.zeros(one_pass.probabilities.shape[:2], dtype=bool)
     wanted[2, 3] = wanted[5, 6] = True
     grid = one_pass.grid
-    found = model.mapper().block(image[grid.region(grid.everything).slices], grid, grid.everything, wanted)
+    found = model.mapper().map_block(image[grid.region(grid.all_windows).slices], grid, grid.all_windows, wanted)
     assert np.array_equal(found[wanted], one_pass.probabilities[wanted])
     assert np.isnan(found[~wanted]).all()
 
@@ -122,7 +122,7 @@ def test_every_pixel_gets_the_label_of_the_nearest_window(model):
 
 def test_default_window(model):
     assert model.map(some_image(100, 70)).grid.window == 64
-    assert model.mapper().window((50, 60)) == 48
+    assert model.mapper().default_window((50, 60)) == 48
 
 
 def test_windows_that_touch_pixels():
@@ -140,7 +140,7 @@ def test_windows_that_touch_pixels():
         (
             32,
             0,
-            "stride must be a multiple of 4 pixels, by which the networks' coarsest maps go, and at least 4; got 0",
+            "stride must be a multiple of 4 pixels, the step of the networks' coarsest maps, and at least 4; got 0",
         ),
         (32, 6, "stride must be a multiple of 4 pixels.* got 6"),
         (30, 8, "window must be a multiple of 4 pixels.* and at least 20; got 30"),

@@ -152,7 +152,14 @@ def test_without_validation_images_the_last_epoch_is_kept(textures):
     "settings",
     [
         QUICK,
-        replace(QUICK, support_loss="pull", distance_units="latent", standardize=False, batch_size="all", optimizer="adadelta"),
+        replace(
+            QUICK,
+            support_loss="pull",
+            distance_units="latent",
+            standardize=False,
+            batch_size="all",
+            optimizer="adadelta",
+        ),
     ],
     ids=["default", "paper"],
 )

@@ -138,7 +138,9 @@ def descended(images, labels, recipe, map_bytes):
 
 
 @pytest.mark.parametrize("n_fitting", [1, 7, 39])
-@pytest.mark.parametrize("settings", [PAPER, replace(PAPER, augmentation="turns", head_weight=1.0)], ids=["paper", "turns"])
+@pytest.mark.parametrize(
+    "settings", [PAPER, replace(PAPER, augmentation="turns", head_weight=1.0)], ids=["paper", "turns"]
+)
 @pytest.mark.parametrize("sizes", ["one size", "two sizes"])
 def test_an_epoch_takes_the_same_steps_within_less_memory(sizes, recipe, n_fitting, random):
     images = TwoSizes(random) if sizes == "two sizes" else some_images(random, 41)

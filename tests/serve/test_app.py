@@ -87,8 +87,8 @@ def test_the_model_and_its_training_images_are_described(client, fitted):
 
 def test_what_is_not_there_is_refused_in_one_sentence(client):
     for path, status, reason in (
-        ("/gallery/32", 404, "There is no training image 32; they count from 0 to 31."),
-        ("/gallery/-1", 404, "There is no training image -1; they count from 0 to 31."),
+        ("/gallery/32", 404, "There is no training image 32; the numbers go from 0 to 31."),
+        ("/gallery/-1", 404, "There is no training image -1; the numbers go from 0 to 31."),
         ("/gallery/x", 422, "The parameter 'image' is wrong: Input should be a valid integer"),
         ("/nothing", 404, "Not Found."),
         ("/docs", 404, "Not Found."),

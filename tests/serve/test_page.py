@@ -57,7 +57,7 @@ def hand_over(page, way, name, image):
 
 
 @pytest.mark.parametrize("way", ["drop", "paste"])
-def test_a_dropped_or_pasted_image_is_answered(page, fitted, way):
+def test_a_dropped_or_pasted_image_is_predicted(page, fitted, way):
     hand_over(page, way, "image.png", fitted.images[3])
     page.wait_for_selector("#answer:not([hidden])")
     name = "pasted-1.png" if way == "paste" else "image.png"
@@ -67,7 +67,7 @@ def test_a_dropped_or_pasted_image_is_answered(page, fitted, way):
     assert page.inner_text("#answer-title") == f"{label}, {share}"
     assert page.inner_text("#status") == f"{name}: {label}, {share}."
     assert page.locator("#probabilities dt").all_inner_texts() == fitted.model.classes[chances.argsort()[::-1]].tolist()
-    assert "ruled out" in page.inner_text("#prediction-set")
+    assert "Prediction set: " in page.inner_text("#prediction-set")
     assert page.locator("#in-favour img").count() == 5
     for picture in ("#picture", "#map", "#in-favour img >> nth=0"):
         assert page.locator(picture).evaluate("image => image.naturalWidth") > 0
@@ -101,7 +101,7 @@ def test_many_images_become_a_table_and_a_csv_file(page, fitted):
     page.set_input_files("#files", [*files, {"name": "text.png", "mimeType": "image/png", "buffer": b"hello"}])
     page.wait_for_selector("#download:enabled")
     assert page.locator("#rows tr").count() == 13
-    assert page.inner_text("#status") == "12 images answered, 1 refused."
+    assert page.inner_text("#status") == "12 images predicted, 1 refused."
     assert page.locator("#problems li").all_inner_texts() == ["text.png: is not an image of a known format."]
     with page.expect_download() as download:
         page.click("#download")
@@ -191,7 +191,7 @@ def test_a_token_is_asked_for_and_stays_in_the_tab(browser, fitted):
         page.wait_for_selector("#token-form:not([hidden])")
         page.fill("#token", "wrong guess")
         page.press("#token", "Enter")
-        playwright.expect(page.locator("#token-problem")).to_have_text("That is not the token.")
+        playwright.expect(page.locator("#token-problem")).to_have_text("The token is wrong.")
         page.fill("#token", "open sesame")
         page.press("#token", "Enter")
         page.wait_for_selector("#plot path")

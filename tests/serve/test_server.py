@@ -18,14 +18,14 @@ def test_every_response_has_the_headers_that_protect(client, path):
     assert "access-control-allow-origin" not in response.headers
 
 
-def test_only_names_of_this_machine_are_answered(client, address):
+def test_only_names_of_this_machine_are_accepted(client, address):
     port = urlsplit(address).port
     for host in ("localhost", f"LOCALHOST:{port}", f"127.0.0.1:{port}", f"[::1]:{port}"):
         assert client.get("/health", headers={"Host": host}).status_code == 200
     for host in ("evil.example", f"evil.example:{port}", "127.0.0.1.evil.example", "localhost:x", "localhost@evil"):
         response = client.get("/health", headers={"Host": host})
         assert response.status_code == 400
-        assert response.json()["detail"].startswith("This server does not answer under the name")
+        assert response.json()["detail"].startswith("This server does not accept the host name")
 
 
 def test_pages_of_other_sites_cannot_make_a_browser_ask(client):
@@ -35,7 +35,7 @@ def test_pages_of_other_sites_cannot_make_a_browser_ask(client):
     response = client.post("/predict", headers=other)
     assert (response.status_code, response.json()["detail"]) == (
         403,
-        "Requests from pages of other sites are not answered.",
+        "Requests from pages of other sites are refused.",
     )
     link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     assert client.get("/", headers=link).status_code == 200

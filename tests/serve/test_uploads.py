@@ -13,7 +13,7 @@ from lmfcn.data.framing import Frame
 from lmfcn.data.image_files import ImageError
 from lmfcn.data.image_form import ImageForm
 from lmfcn.serve.app import make_app
-from lmfcn.serve.uploads import Limits, TooManyBytesError, Upload, image_of
+from lmfcn.serve.uploads import Limits, TooManyBytesError, Upload, decode_upload
 from serving import as_files, content, running
 
 SMALL = Limits(file_bytes=3000, request_bytes=20_000, files=5, pixels=2000, seconds=1.0)
@@ -42,7 +42,7 @@ def image(side=16):
         ([("a.png", b"")], 422, "a.png: is empty (0 bytes)."),
         ([("a.png", image(64))], 413, "a.png: claims 64x64 pixels, more than the 2000 allowed."),
         ([("a.png", bytes(3001))], 413, "a.png: has 0.003 MB, more than the 0.003 MB allowed."),
-        ([("a.png", image())] * 6, 413, "A request may hold 5 files; send more of them one after the other."),
+        ([("a.png", image())] * 6, 413, "A request may hold 5 files; send the others in further requests."),
         ([("a.png", bytes(2500))] * 4 + [("b.png", bytes(12_000))], 413, "A request may have 0.02 MB; send fewer"),
     ],
 )
@@ -52,7 +52,7 @@ def test_wrong_and_too_large_uploads_are_refused_with_a_reason(narrow, files, st
     assert response.json()["detail"].startswith(reason)
 
 
-def test_all_files_that_cannot_be_used_are_named_and_nothing_is_answered(narrow):
+def test_all_files_that_cannot_be_used_are_named_and_nothing_is_predicted(narrow):
     files = [("good.png", image()), ("a.txt", b"hello"), ("b.png", NOISE[:120]), ("good.png", image())]
     response = narrow.post("/predict", files=[("files", file) for file in files])
     assert response.status_code == 415
@@ -78,8 +78,8 @@ def test_a_body_without_a_length_is_counted_while_it_comes(narrow):
         ("application/json", b"{}", 415, "Send files as multipart/form-data in the field 'files'."),
         ("image/png", image(), 415, "Send files as multipart/form-data"),
         ("", b"", 415, "Send files as multipart/form-data"),
-        ("multipart/form-data", b"x", 400, "The request is not sound multipart/form-data: Missing boundary"),
-        ("multipart/form-data; boundary=x", b"no boundary", 400, "The request is not sound multipart/form-data"),
+        ("multipart/form-data", b"x", 400, "The request is not valid multipart/form-data: Missing boundary"),
+        ("multipart/form-data; boundary=x", b"no boundary", 400, "The request is not valid multipart/form-data"),
         ("multipart/form-data; boundary=x", b"--x--\r\n", 422, "There is no file in the request"),
         ("multipart/form-data; boundary=x", b"", 422, "There is no file in the request"),
         (
@@ -152,7 +152,7 @@ def tiff(image: np.ndarray, **options) -> bytes:
 )
 def test_deep_and_many_channel_images_arrive_as_they_are(pixels, form):
     planar = {"photometric": "minisblack", "planarconfig": "contig"} if pixels.shape[2:] == (5,) else {}
-    found = image_of(Upload("a.tif", tiff(pixels, **planar)), form, LIMITS)
+    found = decode_upload(Upload("a.tif", tiff(pixels, **planar)), form, LIMITS)
     assert found.dtype == pixels.dtype
     assert np.array_equal(found, pixels.reshape(20, 20, -1))
 
@@ -160,16 +160,16 @@ def test_deep_and_many_channel_images_arrive_as_they_are(pixels, form):
 def test_images_are_brought_to_the_form_of_the_model(random):
     colour = random.integers(0, 256, (40, 30, 3)).astype(np.uint8)
     frame = Frame(color="grey", fit="resize", size=(16, 16))
-    found = image_of(Upload("a.png", content(colour)), ImageForm(1, "uint8", frame), LIMITS)
+    found = decode_upload(Upload("a.png", content(colour)), ImageForm(1, "uint8", frame), LIMITS)
     assert found.shape == (16, 16, 1)
     grey = random.integers(0, 256, (16, 16)).astype(np.uint8)
-    found = image_of(Upload("a.png", content(grey)), ImageForm(3, "uint8", Frame(color="rgb")), LIMITS)
+    found = decode_upload(Upload("a.png", content(grey)), ImageForm(3, "uint8", Frame(color="rgb")), LIMITS)
     assert np.array_equal(found, np.repeat(grey[..., None], 3, axis=2))
 
 
 def test_a_grey_image_that_a_clipboard_turned_into_rgb_is_grey(random):
     grey = random.integers(0, 256, (16, 16)).astype(np.uint8)
-    found = image_of(Upload("pasted.png", content(np.repeat(grey[..., None], 3, axis=2))), GREY, LIMITS)
+    found = decode_upload(Upload("pasted.png", content(np.repeat(grey[..., None], 3, axis=2))), GREY, LIMITS)
     assert np.array_equal(found[..., 0], grey)
 
 
@@ -190,7 +190,7 @@ def test_a_grey_image_that_a_clipboard_turned_into_rgb_is_grey(random):
 )
 def test_what_cannot_be_used_is_refused_with_a_reason(data, reason):
     with pytest.raises(ImageError, match=reason) as caught:
-        image_of(Upload("a.png", data), GREY, LIMITS)
+        decode_upload(Upload("a.png", data), GREY, LIMITS)
     assert caught.value.path == "a.png"
     assert not caught.value.reason.endswith(".")
     assert isinstance(caught.value, TooManyBytesError) == ("MB" in reason)
@@ -210,11 +210,11 @@ def test_channels_are_counted_before_memory_is_taken_for_them(monkeypatch):
     monkeypatch.setattr("lmfcn.serve.uploads.decode_image", lambda *_, **__: pytest.fail("was decoded"))
     data = ome(100_000, '<TiffData IFD="0" PlaneCount="1"/>')
     with pytest.raises(ImageError, match="has 100000 channels of uint8 pixels"):
-        image_of(Upload("a.tif", data), GREY, LIMITS)
+        decode_upload(Upload("a.tif", data), GREY, LIMITS)
 
 
 def test_a_tiff_that_names_other_files_does_not_make_them_read(tmp_path):
     tifffile.imwrite(tmp_path / "secret.tif", np.full((16, 16), 77, np.uint8))
     name = f'<UUID FileName="{tmp_path}/secret.tif">urn:uuid:1</UUID>'
     data = ome(1, f'<TiffData IFD="0" PlaneCount="1">{name}</TiffData>')
-    assert not image_of(Upload("a.tif", data), GREY, LIMITS).any()
+    assert not decode_upload(Upload("a.tif", data), GREY, LIMITS).any()

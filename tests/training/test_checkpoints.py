@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from lmfcn import LMFCNClassifier, make_gaussians
-from lmfcn.compute.threads import ThreadCounts, n_threads
+from lmfcn.compute.resources import ThreadCounts, use_threads
 from lmfcn.data.collection import ImageCollection
 from lmfcn.method.epoch import Training
 from lmfcn.method.history import TrainingWarning
@@ -134,7 +134,7 @@ def test_a_finished_fit_is_not_run_again(tmp_path, textures):
 @pytest.mark.parametrize("n_jobs", [1, 2])
 def test_workers_write_and_read_checkpoints(tmp_path, n_jobs):
     data = three_classes()
-    with n_threads(1):
+    with use_threads(1):
         first = quick(strategy="one-vs-all", checkpoint_dir=tmp_path, n_jobs=n_jobs).fit(*data)
         again = quick(strategy="one-vs-all", checkpoint_dir=tmp_path, n_jobs=3 - n_jobs).fit(*data)
     assert same(first, again)
@@ -172,14 +172,14 @@ def interrupt_when():
 
 def test_a_resumed_fit_computes_with_the_threads_that_it_was_started_with(tmp_path, interrupt_when):
     data = three_classes()
-    with n_threads(6):
+    with use_threads(6):
         whole = quick(strategy="one-vs-all", n_jobs=2, checkpoint_dir=tmp_path / "whole").fit(*data)
         interrupt_when(tmp_path / "stopped" / "network-0.safetensors")  # in the middle of the other networks
         with pytest.raises(KeyboardInterrupt):
             quick(strategy="one-vs-all", n_jobs=2, checkpoint_dir=tmp_path / "stopped").fit(*data)
     stored = json.loads((tmp_path / "stopped" / "run.json").read_text())["threads"]
     assert stored == {"process": 6, "network": 3}
-    with n_threads(1):
+    with use_threads(1):
         with pytest.warns(
             TrainingWarning,
             match=r"The fit in .*stopped was started with 6 threads, 3 per network, and goes on with the same instead"
@@ -192,21 +192,24 @@ def test_a_resumed_fit_computes_with_the_threads_that_it_was_started_with(tmp_pa
 
 
 def test_one_network_goes_on_with_the_threads_that_it_was_started_with(tmp_path, textures):
-    with n_threads(3):
+    with use_threads(3):
         whole = quick().fit(*textures)
         with pytest.raises(Stop):
             quick(checkpoint_dir=tmp_path, on_epoch=stop_after(1)).fit(*textures)
-    with n_threads(1), pytest.warns(TrainingWarning, match=r"started with 3 threads, and goes on .* of 1 thread: bits"):
+    with (
+        use_threads(1),
+        pytest.warns(TrainingWarning, match=r"started with 3 threads, and goes on .* of 1 thread: bits"),
+    ):
         resumed = quick(checkpoint_dir=tmp_path, n_jobs=2).fit(*textures)
     assert same(resumed, whole)
 
 
 def test_a_run_that_has_saved_no_network_takes_the_threads_of_now(tmp_path, textures):
-    with n_threads(3), pytest.raises(Stop):
+    with use_threads(3), pytest.raises(Stop):
         quick(checkpoint_dir=tmp_path, on_epoch=stop_after(0)).fit(*textures)
     for path in tmp_path.glob("network-*"):
         path.unlink()
-    with n_threads(1):
+    with use_threads(1):
         assert same(quick(checkpoint_dir=tmp_path).fit(*textures), quick().fit(*textures))
     assert json.loads((tmp_path / "run.json").read_text())["threads"] == {"process": 1, "network": 1}
 

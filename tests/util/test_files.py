@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from lmfcn.util.files import LockFile, check_writable, made_folder, write_text
+from lmfcn.util.files import LockFile, check_writable, create_folder, write_text
 
 
 def test_an_error_names_the_file_that_the_user_knows(tmp_path):
@@ -26,18 +26,18 @@ def test_looking_whether_a_file_can_be_written_changes_nothing(tmp_path):
 
 
 def test_folders_go_if_nothing_came_into_them(tmp_path):
-    with pytest.raises(KeyError), made_folder(tmp_path / "a" / "b"):
+    with pytest.raises(KeyError), create_folder(tmp_path / "a" / "b"):
         raise KeyError
     assert not (tmp_path / "a").exists()
-    with pytest.raises(FileNotFoundError), made_folder(tmp_path / "a" / "b"):
+    with pytest.raises(FileNotFoundError), create_folder(tmp_path / "a" / "b"):
         _write_one_of_two(tmp_path / "a")
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["kept.txt"]
-    with made_folder(tmp_path / "a" / "b") as folder:
+    with create_folder(tmp_path / "a" / "b") as folder:
         pass
     assert folder.is_dir()
     with (
         pytest.raises(ValueError, match=r"kept\.txt is a file; give the name of a folder"),
-        made_folder(tmp_path / "a" / "kept.txt"),
+        create_folder(tmp_path / "a" / "kept.txt"),
     ):
         pass
 

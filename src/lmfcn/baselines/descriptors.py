@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lmfcn.baselines.feature_svm import FeatureCache, FeatureSVC, check_cache_folder
 from lmfcn.compute.parallel import as_completed, workers_of
-from lmfcn.compute.threads import WithThreads
+from lmfcn.compute.resources import WithThreads
 from lmfcn.data.arrays import RandomState
 from lmfcn.data.framing import to_color
 from lmfcn.data.image_form import LoadedImages, form_of

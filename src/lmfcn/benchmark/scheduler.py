@@ -20,7 +20,7 @@ from lmfcn.benchmark.runs import Run, RunKey, RunReader, append_run, former_para
 from lmfcn.benchmark.tables import NOTHING
 from lmfcn.benchmark.tasks import SplitData
 from lmfcn.compute.parallel import LostWorkerError, as_completed
-from lmfcn.compute.threads import WithThreads
+from lmfcn.compute.resources import WithThreads
 from lmfcn.method.history import TrainingError
 from lmfcn.util.files import LockFile
 

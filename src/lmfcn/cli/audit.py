@@ -1,4 +1,4 @@
-"""`lmfcn audit`: which training images are likely mislabelled or there twice."""
+"""`lmfcn audit`: find training images that are likely mislabelled or duplicated."""
 
 import shlex
 import sys
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from lmfcn.cli.console import Teller, counted, write_report
+from lmfcn.cli.console import CommandConsole, format_count, write_report
 from lmfcn.cli.options import Color, Data, Device, Quiet, Size
 
 if TYPE_CHECKING:
@@ -21,55 +21,57 @@ _SHOWN = 10
 def audit(
     data: Data,
     model: Annotated[
-        Path | None, Option(metavar="FILE", help="Model to encode the images with; else one is trained.")
+        Path | None, Option(metavar="FILE", help="Model that encodes the images; by default a new one is trained.")
     ] = None,
     output: Annotated[
         Path, Option("--output", "-o", metavar="DIR", help="Folder for audit.html and audit.csv.")
     ] = Path("audit"),
     size: Size = None,
     color: Color = "keep",
-    seed: Annotated[int, Option(min=0, help="Of the training: same seed, same result.")] = 0,
+    seed: Annotated[int, Option(min=0, help="Seed of the training: same seed, same result.")] = 0,
     quick: Annotated[
         bool, Option("--quick", help="Untrained network: seconds instead of minutes, finds less.")
     ] = False,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Find training images that are likely mislabelled or there twice.
+    """Find training images that are likely mislabelled or duplicated.
 
-    Every image is judged by support vector machines that have not learnt from it; groups stay together. Ends with code
-    0 whatever it finds.
+    Support vector machines that were not trained on an image predict its class; images of one group stay together.
+    The exit code is 0 whatever is found.
     """
     from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.explain.audit import Audited, latents_for_audit, write_audit_table
-    from lmfcn.explain.audit import audit as look_at
+    from lmfcn.explain.audit import audit as audit_latents
     from lmfcn.report import audit_report_writer
-    from lmfcn.util.files import made_folder
+    from lmfcn.util.files import create_folder
 
     reuse_freed_memory()
     if quick and model is not None:
-        raise ValueError("--quick takes the untrained network, --model yours; give one of them.")
-    images = _open(data, size, color, framed_by_model=model is not None)
-    with made_folder(output):
-        with Teller(quiet or model is None).busy(f"Encoding {counted(len(images), 'image')}"):
+        raise ValueError("--quick uses an untrained network and --model your own; give only one of them.")
+    images = _open_images(data, size, color, has_model=model is not None)
+    with create_folder(output):
+        with CommandConsole(quiet or model is None).show_status(f"Encoding {format_count(len(images), 'image')}"):
             latents, origin = latents_for_audit(images, model, seed, device, quick=quick, verbose=not quiet)
-        found = look_at(latents, images.labels, images.groups, verbose=not quiet)
+        found = audit_latents(latents, images.labels, images.groups, verbose=not quiet)
     audited = Audited(found, images.paths, origin)
     write_audit_table(audited, output / "audit.csv")
-    _tell(audited)
+    _print_result(audited)
     typer.echo(f"Table: {output / 'audit.csv'}")
     page, command = output / "audit.html", shlex.join(["lmfcn", *sys.argv[1:]])
     typer.echo(write_report(audit_report_writer, page, audited, images, command, page))
 
 
-def _open(data: Path, size: int | None, color: str, *, framed_by_model: bool) -> "ImageCollection":
+def _open_images(data: Path, size: int | None, color: str, *, has_model: bool) -> "ImageCollection":
     from lmfcn.benchmark.tasks import check_classes
     from lmfcn.data.sources import open_collection
     from lmfcn.util.checks import check_choice
 
     check_choice("--color", color, ("keep", "grey", "rgb"))
-    if framed_by_model and (size is not None or color != "keep"):
-        raise ValueError("--size and --color are for a new training; a model brings images to its own form.")
+    if has_model and (size is not None or color != "keep"):
+        raise ValueError(
+            "--size and --color apply to a new training; a given model converts images itself. Leave them out."
+        )
     images = open_collection(data, color=color)
     if images.labels is None:
         raise ValueError(f"{data} has no labels; an audit needs the class of every image.")
@@ -77,13 +79,13 @@ def _open(data: Path, size: int | None, color: str, *, framed_by_model: bool) ->
     return images if size is None else images.resized(size)
 
 
-def _tell(audited: "Audited") -> None:
+def _print_result(audited: "Audited") -> None:
     from lmfcn.explain.audit import doubts
 
     found = audited.found
     suspects = found.suspects.tolist()
-    found_out = counted(len(suspects), "doubtful label"), counted(len(found.twins), "near-identical pair")
-    typer.echo(f"{counted(len(found), 'image')}, {', '.join(found_out)}")
+    counts = format_count(len(suspects), "doubtful label"), format_count(len(found.twins), "near-identical pair")
+    typer.echo(f"{format_count(len(found), 'image')}, {', '.join(counts)}")
     for rank, position in enumerate(suspects[:_SHOWN], start=1):
         label = found.classes[found.numbers[position]]
         typer.echo(f"{rank:3d}. {audited.names[position]}, labelled {label}: {'; '.join(doubts(audited, position))}")

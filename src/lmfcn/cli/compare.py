@@ -1,4 +1,4 @@
-"""`lmfcn compare`: which method is best on your own images."""
+"""`lmfcn compare`: compare LMFCN with other methods on your own images."""
 
 import math
 import time
@@ -22,41 +22,51 @@ def compare(
     data: Data,
     output: Annotated[
         Path | None,
-        Option("--output", "-o", metavar="DIR", help="For runs, tables, report: comparison, or comparison-quick."),
+        Option(
+            "--output", "-o", metavar="DIR", help="Folder for runs, tables and report: comparison, or comparison-quick."
+        ),
     ] = None,
-    methods: Annotated[list[str] | None, Option(help="Names joined by commas, or all; eight by default.")] = None,
-    repeats: Annotated[int | None, Option(min=1, help="Divisions of the images: 5, or 3 if quick.")] = None,
+    methods: Annotated[
+        list[str] | None, Option(help="Names joined by commas, or all; eight methods by default.")
+    ] = None,
+    repeats: Annotated[int | None, Option(min=1, help="Random splits of the images: 5, or 3 with --quick.")] = None,
     resnet18_weights: Annotated[
-        Path | None, Option(metavar="FILE", help="torchvision's state dict; ResNet18 then runs too.")
+        Path | None, Option(metavar="FILE", help="torchvision's state dict; adds ResNet18.")
     ] = None,
-    inception_weights: Annotated[Path | None, Option(metavar="FILE", help="The same of InceptionV3.")] = None,
-    time_budget: Annotated[float | None, Option(min=0.01, metavar="MINUTES", help="Begin nothing after this.")] = None,
+    inception_weights: Annotated[Path | None, Option(metavar="FILE", help="The same for InceptionV3.")] = None,
+    time_budget: Annotated[
+        float | None, Option(min=0.01, metavar="MINUTES", help="Start no run after this time.")
+    ] = None,
     size: Size = None,
     color: Color = "keep",
-    seed: Annotated[int, Option(min=0, help="Of the first repeat; the others count on from it.")] = 0,
-    ignore_split: Annotated[bool, Option("--ignore-split", help="Give up a division that DATA brings.")] = False,
-    quick: Annotated[bool, Option("--quick", help="Few epochs, small images: a first look, not a verdict.")] = False,
+    seed: Annotated[int, Option(min=0, help="Seed of the first repeat; the others follow it.")] = 0,
+    ignore_split: Annotated[bool, Option("--ignore-split", help="Ignore the split in DATA.")] = False,
+    quick: Annotated[
+        bool, Option("--quick", help="Few epochs and small images: a first impression, not a result.")
+    ] = False,
     jobs: Annotated[int, Option("--jobs", "-j", min=1, help="Runs at the same time on this machine.")] = 1,
-    scheduler: Annotated[str | None, Option(metavar="ADDRESS", help="Of a dask cluster that does the runs.")] = None,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="Plain lines, no table that moves.")] = False,
+    scheduler: Annotated[
+        str | None, Option(metavar="ADDRESS", help="Dask scheduler whose workers do the runs.")
+    ] = None,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Plain lines, no live table.")] = False,
 ) -> None:
-    """Compare LMFCN with other methods on your own images, and say which is best.
+    """Compare LMFCN with other methods on your own images.
 
-    All methods get the same divisions (60 % to learn, 20 % to choose, 20 % to test; groups stay together) and one look
-    at the test images per repeat; those we compare with are tuned first. Interrupted, or with more repeats or methods,
-    the same command goes on. Every run computes with one thread, so that numbers do not depend on where it is done;
-    --jobs or --scheduler uses more cores. Ends with code 1 if a training failed, 130 if it was interrupted.
+    All methods get the same random splits (60 % training, 20 % validation, 20 % test; groups stay together) and are
+    tested once per repeat. The baselines are tuned first. After an interruption, or with more repeats or methods, the
+    same command continues. Every run uses one thread, so that results do not depend on the machine; --jobs or
+    --scheduler uses more cores. The exit code is 1 if a training failed, 130 after an interruption.
     """
     from lmfcn.benchmark.comparison import Outcome, Request, prepare, write_results
     from lmfcn.benchmark.measure import DEFAULT_METHODS
     from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.report import comparison_report_writer
     from lmfcn.util.checks import check_choice
-    from lmfcn.util.files import made_folder
+    from lmfcn.util.files import create_folder
 
     reuse_freed_memory()
     check_choice("--color", color, ("keep", "grey", "rgb"))
-    # A quick look must not stand in the way of the comparison that follows it.
+    # A folder of its own, so that a quick comparison does not block the full one.
     output = output or Path("comparison-quick" if quick else "comparison")
     weights = {"ResNet18": resnet18_weights, "InceptionV3": inception_weights}
     request = Request(
@@ -73,19 +83,19 @@ def compare(
         scheduler,
         {method: path for method, path in weights.items() if path is not None},
     )
-    with made_folder(output):
+    with create_folder(output):
         comparison = prepare(request, verbose=not quiet)
-        _tell_beforehand(comparison)
+        _print_notes(comparison)
         failures, stopped = _measure(comparison, time_budget, live=not quiet and Console().is_terminal)
     outcome = Outcome(comparison, comparison.runs(), failures, request.command)
-    _check_measured(outcome, stopped=stopped)
+    _check_complete(outcome, stopped=stopped)
     write_results(outcome, output)
     page = output / "report.html"
-    _tell(outcome, output, write_report(comparison_report_writer, page, outcome, page))
-    raise typer.Exit(_code(outcome, stopped=stopped))
+    _print_result(outcome, output, write_report(comparison_report_writer, page, outcome, page))
+    raise typer.Exit(_exit_code(outcome, stopped=stopped))
 
 
-def _tell_beforehand(comparison: "Comparison") -> None:
+def _print_notes(comparison: "Comparison") -> None:
     for method, reason in comparison.left_out.items():
         typer.echo(f"{method} is left out: {reason}")
     if any(comparison.data.n_leaks):
@@ -93,7 +103,7 @@ def _tell_beforehand(comparison: "Comparison") -> None:
 
 
 def _measure(comparison: "Comparison", minutes: float | None, *, live: bool) -> tuple[list[str], bool]:
-    """Run what is missing within the time; return sentences about failures, and whether the user stopped it."""
+    """Run what is missing within the time budget; return sentences about failures, and whether the user stopped it."""
     end = math.inf if minutes is None else time.monotonic() + 60 * minutes
     try:
         if not live:
@@ -102,33 +112,33 @@ def _measure(comparison: "Comparison", minutes: float | None, *, live: bool) -> 
 
         with LiveTable(comparison, Console()) as table:
 
-            def may_start(cell: "RunKey") -> bool:
+            def start(cell: "RunKey") -> bool:
                 in_time = time.monotonic() < end
                 if in_time:
                     table.begin(cell)
                 return in_time
 
-            return comparison.run(table.tell, may_start, table.end, table.fail), False
+            return comparison.run(table.show_result, start, table.end, table.fail), False
     except KeyboardInterrupt:
         return [], True
 
 
-def _check_measured(outcome: "Outcome", *, stopped: bool) -> None:
-    """End where there is no verdict to write down."""
+def _check_complete(outcome: "Outcome", *, stopped: bool) -> None:
+    """End the command if no repeat is complete."""
     if outcome.shared:
         return
     if outcome.runs or not (stopped or outcome.failures):
-        typer.echo("No repeat is complete yet; the same command goes on.")
+        typer.echo("No repeat is complete yet; run the same command to continue.")
     else:
         typer.echo("Stopped before anything was measured." if stopped else "No method could be measured.", err=True)
-    raise typer.Exit(_code(outcome, stopped=stopped))
+    raise typer.Exit(_exit_code(outcome, stopped=stopped))
 
 
-def _code(outcome: "Outcome", *, stopped: bool) -> int:
+def _exit_code(outcome: "Outcome", *, stopped: bool) -> int:
     return 130 if stopped else 1 if outcome.failures else 0
 
 
-def _tell(outcome: "Outcome", output: Path, report: str) -> None:
+def _print_result(outcome: "Outcome", output: Path, report: str) -> None:
     typer.echo("\n" + " ".join(outcome.verdict.sentences))
     for remark in outcome.remarks:
         typer.echo(f"- {remark}")

@@ -1,4 +1,4 @@
-"""`lmfcn demo`: the method at work on built-in textures."""
+"""`lmfcn demo`: train on built-in textures and show the result."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,22 +16,22 @@ def demo(
     output: Annotated[
         Path, Option("--output", "-o", metavar="DIR", help="Folder for report.html and the histories.")
     ] = Path("demo"),
-    epochs: Annotated[int, Option(min=1, help="Epochs of the two LMFCNs; the CNN gets twice as many.")] = 15,
+    epochs: Annotated[int, Option(min=1, help="Epochs of the two LMFCNs; the CNN trains twice as long.")] = 15,
     size: Annotated[int, Option(min=8, metavar="PIXELS", help="Side of the images.")] = 64,
     images: Annotated[int, Option(min=3, help="Training images per class.")] = 60,
     seed: Annotated[int, Option(min=0, help="Seed of images and weights: same seed, same result.")] = 0,
     quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bars, no table.")] = False,
 ) -> None:
-    """Train on striped Gaussian textures and write a report that shows the method at work.
+    """Train on striped Gaussian textures and write a report about the training.
 
-    Two LMFCNs (2 and 16 latent dimensions) and a CNN of the same architecture learn to tell two kinds of
-    noise apart. Takes two to three minutes on two cores.
+    Two LMFCNs (2 and 16 latent dimensions) and a CNN of the same architecture learn to distinguish two kinds of
+    noise. Takes two to three minutes on two cores.
     """
     from lmfcn.compute.resources import reuse_freed_memory
-    from lmfcn.util.files import made_folder
+    from lmfcn.util.files import create_folder
 
     reuse_freed_memory()
-    with made_folder(output):
+    with create_folder(output):
         from lmfcn.benchmark.demonstration import DemoSettings, run_demo
         from lmfcn.report import demo_report_writer
 
@@ -51,7 +51,7 @@ def demo(
 
 def _print_summary(result: "DemoResult") -> None:
     table = Table(title="Balanced accuracy")
-    for heading in ("method", "test", "validation", "kept epoch", "seconds"):
+    for heading in ("method", "test", "validation", "selected epoch", "seconds"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
     for run in result.runs:
         score = run.history[run.selected_epoch].validation_balanced_accuracy or 0.0

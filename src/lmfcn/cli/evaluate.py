@@ -1,4 +1,4 @@
-"""`lmfcn evaluate`: how good a model is on labelled images."""
+"""`lmfcn evaluate`: measure a model on labelled images."""
 
 import csv
 import io
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from lmfcn.cli.console import Teller, tell_accuracy, tell_calibration, tell_confusion
+from lmfcn.cli.console import CommandConsole, print_accuracy, print_calibration, print_confusion
 from lmfcn.cli.options import AsJson, ConfigFile, Data, Device, ModelFile, Quiet, SaveConfig, save_config
 
 if TYPE_CHECKING:
@@ -23,63 +23,67 @@ def evaluate(
     model: ModelFile,
     data: Data,
     part: Annotated[
-        str | None, Option(metavar="NAME", help="Part of divided images: test if there is one; or all.")
+        str | None, Option(metavar="NAME", help="Part of the split in DATA, or all; test by default, if there is one.")
     ] = None,
-    groups: Annotated[str | None, Option(metavar="COLUMN", help="Column of DATA: what belongs together.")] = None,
+    groups: Annotated[
+        str | None, Option(metavar="COLUMN", help="Column of DATA with groups that belong together.")
+    ] = None,
     skip_bad: Annotated[bool, Option("--skip-bad", help="Leave out files that cannot be read.")] = False,
-    csv_file: Annotated[Path | None, Option("--csv", metavar="FILE", help="A line for every image.")] = None,
+    csv_file: Annotated[Path | None, Option("--csv", metavar="FILE", help="Write one line per image.")] = None,
     device: Device = "auto",
     config: ConfigFile = None,
     save_config_to: SaveConfig = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Tell how good a model is on labelled images that it has not seen.
+    """Measure how well a model predicts labelled images that it was not trained on.
 
-    Accuracies come with 95 % intervals; images of one group count as one draw. Images that the model was trained on
-    are noticed.
+    Accuracies have 95 % intervals, in which images of one group count as one sample. A note says if images were used
+    in the training of the model.
     """
     from lmfcn.model_file import load
     from lmfcn.predict.evaluation import class_numbers_of, count_training_images, evaluate_predictions
-    from lmfcn.user_training import only_sound
+    from lmfcn.user_training import check_readable
     from lmfcn.util.files import check_writable
 
-    del config  # it has spoken before
+    del config  # its callback has read the file already
     if csv_file is not None:
         check_writable(csv_file)
     save_config(context, save_config_to)
-    teller, loaded = Teller(quiet, as_json), load(model, device)
-    images, name = _open(loaded, data, groups, part)
-    images = only_sound(images, skip_bad=skip_bad, verbose=not quiet)
+    console, loaded = CommandConsole(quiet, as_json), load(model, device)
+    images, name = _open_part(loaded, data, groups, part)
+    images = check_readable(images, skip_bad=skip_bad, verbose=not quiet)
     for error in images.left_out:
-        teller.note(f"Left out: {error}")
+        console.note(f"Left out: {error}")
     predicted = loaded.predict_proba(images)
-    found = evaluate_predictions(loaded, class_numbers_of(loaded, images.labels), predicted, images.groups)
-    known = count_training_images(loaded, images)
+    evaluation = evaluate_predictions(loaded, class_numbers_of(loaded, images.labels), predicted, images.groups)
+    n_known = count_training_images(loaded, images)
     if csv_file is not None:
         _write_csv(csv_file, loaded, images, predicted)
-    if known:
-        teller.note(f"Note: {_known_sentence(known, len(images))}")
-    tell_accuracy(teller, found, "image" if name == "all" else f"{name} image")
-    tell_confusion(teller, found)
-    tell_calibration(teller, found)
-    teller.give({"model": str(model), "part": name, "n_training_images": known, **found.as_dict()})
+    if n_known:
+        console.note(f"Note: {_known_sentence(n_known, len(images))}")
+    print_accuracy(console, evaluation, "image" if name == "all" else f"{name} image")
+    print_confusion(console, evaluation)
+    print_calibration(console, evaluation)
+    console.print_json({"model": str(model), "part": name, "n_training_images": n_known, **evaluation.as_dict()})
 
 
-def _open(loaded: "TextureModel", data: Path, groups: str | None, part: str | None) -> "tuple[ImageCollection, str]":
-    """Return the images in the form of the model, and the name of the part that they are."""
+def _open_part(
+    loaded: "TextureModel", data: Path, groups: str | None, part: str | None
+) -> "tuple[ImageCollection, str]":
+    """Return the images of a part in the form of the model, and the name of the part."""
     from lmfcn.data.sources import open_collection
     from lmfcn.predict.evaluation import class_numbers_of
-    from lmfcn.user_training import part_to_test_on
+    from lmfcn.user_training import select_part
 
-    images, name = part_to_test_on(open_collection(data, group_column=groups), part)
-    class_numbers_of(loaded, images.labels)  # unknown labels are told before images are read
+    images, name = select_part(open_collection(data, group_column=groups), part)
+    class_numbers_of(loaded, images.labels)  # refuses unknown labels before images are read
     return images.framed_for_model(loaded.form.frame), name
 
 
-def _known_sentence(known: int, n_images: int) -> str:
+def _known_sentence(n_known: int, n_images: int) -> str:
     return (
-        f"{known} of the {n_images} images were among the training or validation images of the model;"
+        f"{n_known} of the {n_images} images were among the training or validation images of the model;"
         " on new images it may be worse."
     )
 
@@ -92,6 +96,6 @@ def _write_csv(path: Path, loaded: "TextureModel", images: "ImageCollection", pr
     writer.writerow(["path", "true", "predicted", "probability"])
     labels = [] if images.labels is None else images.labels.tolist()
     for file, label, probabilities in zip(images.paths, labels, predicted, strict=True):
-        guess = int(probabilities.argmax())
-        writer.writerow([file, label, loaded.classes[guess], f"{probabilities[guess]:.6f}"])
+        best = int(probabilities.argmax())
+        writer.writerow([file, label, loaded.classes[best], f"{probabilities[best]:.6f}"])
     write_text(path, text.getvalue())

@@ -1,4 +1,4 @@
-"""`lmfcn explain`: why a model says what it says about an image."""
+"""`lmfcn explain`: show why a model predicts a class."""
 
 import json
 from collections.abc import Callable
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 def explain(
     model: ModelFile,
     images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="Image files.")],
-    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="Folder for overlays and page.")] = Path(
+    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="Folder for overlays and the page.")] = Path(
         "explanation"
     ),
-    top: Annotated[int, Option(min=1, help="Deciding images to list for and against.")] = 5,
+    top: Annotated[int, Option(min=1, help="Number of deciding images to list for and against.")] = 5,
     label: Annotated[
-        str | None, Option("--class", metavar="NAME", help="Class to explain; else the predicted.")
+        str | None, Option("--class", metavar="NAME", help="Class to explain; by default the predicted one.")
     ] = None,
     gallery: GalleryFile = None,
     format_: Annotated[str, Option("--format", metavar="KIND", help="html: a page; json: explanation.json.")] = "html",
@@ -36,36 +36,36 @@ def explain(
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
-    """Explain predictions: the training images that decide, and where in the image.
+    """Explain predictions by training images and by regions of the image.
 
-    Weights of the deciding images sum to the decision value, exactly; so does the map that is laid over the image.
+    The weights of the support vectors and a constant sum to the decision value. So does the map over the image.
     """
     from lmfcn.explain.explanation import explain as explain_one
     from lmfcn.explain.score_map import class_number
     from lmfcn.model_file import load
     from lmfcn.util.checks import check_choice
-    from lmfcn.util.files import made_folder
+    from lmfcn.util.files import create_folder
 
     check_choice("--format", format_, ("html", "json"))
     loaded = load(model, device)
     if label is not None:
         class_number(loaded.classes, label)
-    shown, missing = _gallery(loaded, model, gallery)
-    ask = partial(explain_one, loaded, gallery=shown, label=label, top=top)
-    with made_folder(output):
-        explained = _explain_all(loaded, images, ask, verbose=not quiet and len(images) > 1)
+    training_images, missing = _load_gallery(loaded, model, gallery)
+    explain_image = partial(explain_one, loaded, gallery=training_images, label=label, top=top)
+    with create_folder(output):
+        explained = _explain_all(loaded, images, explain_image, verbose=not quiet and len(images) > 1)
     written = _write(explained, output, format_)
     if as_json:
         typer.echo(json.dumps(_as_json(explained), indent=2))
         return
     for entry in explained:
-        _tell(entry)
+        _print_result(entry)
     for line in [*([missing] if missing else []), *written]:
         typer.echo(line)
 
 
-def _gallery(model: "TextureModel", path: Path, given: Path | None) -> "tuple[Gallery | None, str | None]":
-    """Return the gallery of a model, or None and a sentence that says so."""
+def _load_gallery(model: "TextureModel", path: Path, given: Path | None) -> "tuple[Gallery | None, str | None]":
+    """Return the gallery of a model, or None and a sentence about its absence."""
     from lmfcn.explain.gallery import gallery_path, load_gallery
 
     beside = gallery_path(path) if given is None else given
@@ -75,7 +75,7 @@ def _gallery(model: "TextureModel", path: Path, given: Path | None) -> "tuple[Ga
 
 
 def _explain_all(
-    model: "TextureModel", paths: list[Path], ask: "Callable[[np.ndarray], Explanation]", *, verbose: bool
+    model: "TextureModel", paths: list[Path], explain_image: "Callable[[np.ndarray], Explanation]", *, verbose: bool
 ) -> "list[Explained]":
     from lmfcn.report.overlay import Explained
     from lmfcn.util.progress import item_progress
@@ -84,13 +84,13 @@ def _explain_all(
     with item_progress("Explaining", len(paths), visible=verbose) as advance:
         for path in paths:
             image = model.form.load([path])[0]
-            explained.append(Explained.of(str(path), image, ask(image)))
+            explained.append(Explained.of(str(path), image, explain_image(image)))
             advance()
     return explained
 
 
 def _write(explained: "list[Explained]", output: Path, format_: str) -> list[str]:
-    """Write overlays and the page or JSON; return what to say about them."""
+    """Write overlays and the page or JSON; return lines about them."""
     from lmfcn.report import explanation_report_writer
     from lmfcn.util.files import write_bytes, write_text
 
@@ -111,7 +111,7 @@ def _write(explained: "list[Explained]", output: Path, format_: str) -> list[str
 
 
 def _overlay_name(number: int, entry: "Explained") -> str:
-    return f"{number:03d}-{Path(entry.name).stem}.png"  # files of two folders may have one name
+    return f"{number:03d}-{Path(entry.name).stem}.png"  # files in two folders may have the same name
 
 
 def _as_json(explained: "list[Explained]") -> list[dict[str, Any]]:
@@ -121,19 +121,19 @@ def _as_json(explained: "list[Explained]") -> list[dict[str, Any]]:
     ]
 
 
-def _tell(entry: "Explained") -> None:
+def _print_result(entry: "Explained") -> None:
     found = entry.found
-    chances = ", ".join(f"{label} {chance:.3f}" for label, chance in found.probabilities.items())
-    lines = [f"{entry.name}: {found.label}", f"  probabilities: {chances}"]
+    probabilities = ", ".join(f"{label} {value:.3f}" for label, value in found.probabilities.items())
+    lines = [f"{entry.name}: {found.label}", f"  probabilities: {probabilities}"]
     if found.prediction_set is not None:
         lines.append(f"  cannot be ruled out (90 %): {', '.join(found.prediction_set)}")
-    lines += [f"  for {found.explained}:", *map(_line, found.for_it)]
-    lines += [f"  against {found.explained}:", *map(_line, found.against_it)]
+    lines += [f"  for {found.explained}:", *map(_weight_line, found.for_it)]
+    lines += [f"  against {found.explained}:", *map(_weight_line, found.against_it)]
     lines += _sum_lines(found)
     typer.echo("\n".join(lines))
 
 
-def _line(image: "DecidingImage") -> str:
+def _weight_line(image: "DecidingImage") -> str:
     return (
         f"    {image.weight:+9.4f}  {image.label or 'unknown class'}{'' if image.name is None else f'  {image.name}'}"
     )

@@ -1,4 +1,4 @@
-"""`lmfcn export`: a fitted model for other programs."""
+"""`lmfcn export`: write a model as ONNX or torch.export file."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,15 +19,16 @@ def export(
         Path, Option("--output", "-o", metavar="FILE", help="File to write: .onnx, or .pt2 for torch.export.")
     ],
     images: Annotated[
-        Path | None, Option("--images", "-i", metavar="DATA", help="Your own images, to compare answers on too.")
+        Path | None, Option("--images", "-i", metavar="DATA", help="Also compare predictions on these images.")
     ] = None,
-    tolerance: Annotated[float, Option(min=0, help="Largest difference of scores and probabilities.")] = 1e-4,
+    tolerance: Annotated[float, Option(min=0, help="Largest accepted difference of scores and probabilities.")] = 1e-4,
     quiet: Annotated[bool, Option("--quiet", "-q", help="No progress, no summary.")] = False,
 ) -> None:
     """Write a model for programs without lmfcn: ONNX, or torch.export.
 
-    The file holds the whole model: pixels in; label, scores and probabilities out. Before it is written its answers
-    are compared with the model's on images of many sizes. If a label or a score differs, nothing is written.
+    The file holds the whole model: pixels in; label, scores and probabilities out. Before it is written, its
+    predictions are compared with those of the model on images of many sizes. If a label or score differs, nothing is
+    written.
     """
     ending = output.suffix.lower()
     if ending not in (".onnx", ".pt2"):
@@ -36,7 +37,7 @@ def export(
     from lmfcn.model_file import load
 
     write = export_onnx if ending == ".onnx" else export_torch
-    loaded = load(model, "cpu")  # a file is made and compared there whatever it will run on
+    loaded = load(model, "cpu")  # the export always runs there
     agreement = write(loaded, output, images=images, tolerance=tolerance, verbose=not quiet)
     if not quiet:
         typer.echo(_summary(loaded, agreement, output))
@@ -49,6 +50,6 @@ def _summary(model: "TextureModel", agreement: "Agreement", output: Path) -> str
         f"{output}: {output.stat().st_size / 1e6:.1f} MB, {len(model.classes)} classes,"
         f" images of {describe_channels(model.form.channels, model.form.pixels)}.\n"
         f"Compared with the model on {agreement.n_images} images of {agreement.n_sizes} sizes"
-        f" ({agreement.n_labels} of {len(model.classes)} classes among the answers): all labels equal,"
+        f" ({agreement.n_labels} of {len(model.classes)} classes predicted): all labels equal,"
         f" scores and probabilities within {max(agreement.largest_difference, 1e-12):.0e}."
     )

@@ -1,8 +1,8 @@
-"""`lmfcn info`: what a model is and where it comes from."""
+"""`lmfcn info`: describe a model file."""
 
 from typing import Any
 
-from lmfcn.cli.console import Teller, counted
+from lmfcn.cli.console import CommandConsole, format_count
 from lmfcn.cli.options import AsJson, ModelFile
 
 
@@ -10,65 +10,69 @@ def info(
     model: ModelFile,
     as_json: AsJson = False,
 ) -> None:
-    """Tell what a model is: its classes, data, accuracy, size, parameters, versions."""
+    """Describe a model: classes, training data, accuracy, size, parameters, versions."""
     from lmfcn.model_file import describe_images, describe_model, load
 
-    loaded, teller = load(model, "cpu"), Teller(as_json=as_json)
+    loaded, console = load(model, "cpu"), CommandConsole(as_json=as_json)
     n_bytes = model.stat().st_size
-    told = describe_model(loaded)
+    information = describe_model(loaded)
     images = describe_images(loaded.form.channels, loaded.form.pixels, loaded.form.frame)
     lines = {
         "file": f"{model}, {n_bytes / 1e6:.2f} MB",
-        "classes": ", ".join(str(label) for label in told["classes"]),
+        "classes": ", ".join(str(label) for label in information["classes"]),
         "images": images,
-        **_network_lines(told),
-        **_record_lines(told),
+        **_network_lines(information),
+        **_record_lines(information),
     }
     width = max(map(len, lines))
     for name, text in lines.items():
-        teller.say(f"{name:<{width}}  {text}")
-    teller.give({"file": str(model), "n_bytes": n_bytes, **told})
+        console.print_result(f"{name:<{width}}  {text}")
+    console.print_json({"file": str(model), "n_bytes": n_bytes, **information})
 
 
-def _network_lines(told: dict[str, Any]) -> dict[str, str]:
-    networks = told["networks"]
-    error = told["calibration"]["error"]
+def _network_lines(information: dict[str, Any]) -> dict[str, str]:
+    networks = information["networks"]
+    error = information["calibration"]["error"]
     return {
-        "networks": f"{networks['count']}, with {counted(networks['n_weights'], 'weight')} in all",
-        "decision": f"RBF SVM on {_space(told)} with {told['n_support']} support vectors",
+        "networks": f"{networks['count']}, with {format_count(networks['n_weights'], 'weight')} in all",
+        "decision": f"RBF SVM on {_features(information)} with {information['n_support']} support vectors",
         "calibration": "none" if error is None else f"expected error {error:.3f}",
     }
 
 
-def _space(told: dict[str, Any]) -> str:
-    """Say what the kernel compares."""
-    latents = counted(told["n_latents"], "latent")
-    return f"{told['n_features']} whitened directions of {latents}" if told["whitened"] else latents
+def _features(information: dict[str, Any]) -> str:
+    """Describe the features that the kernel compares."""
+    latents = format_count(information["n_latents"], "latent")
+    return f"{information['n_features']} whitened directions of {latents}" if information["whitened"] else latents
 
 
-def _record_lines(told: dict[str, Any]) -> dict[str, str]:
-    """Return what the record tells; models that were put together by hand may tell less."""
+def _record_lines(information: dict[str, Any]) -> dict[str, str]:
+    """Return lines about the training; the record of a model built by hand may lack some."""
     lines: dict[str, str] = {}
-    if data := told.get("data"):
+    if data := information.get("data"):
         counts = ", ".join(f"{label} {count}" for label, count in data["classes"].items())
-        lines["trained on"] = f"{counted(data['n_train'], 'image')} ({counts}), {data['n_validation']} for validation"
+        lines["trained on"] = (
+            f"{format_count(data['n_train'], 'image')} ({counts}), {data['n_validation']} for validation"
+        )
         lines["fingerprint"] = data["fingerprint"]
-    if (held_out := told.get("held_out")) and held_out["balanced_accuracy"] is not None:
+    if (held_out := information.get("held_out")) and held_out["balanced_accuracy"] is not None:
         what = "cross-validated training" if held_out["seen_in_training"] else "validation"
         lines["accuracy"] = f"{held_out['balanced_accuracy']:.3f} balanced, on {held_out['n_images']} {what} images"
-    if test := told.get("test"):
+    if test := information.get("test"):
         score = test["balanced_accuracy"]
         interval = f"{score['low']:.3f} to {score['high']:.3f}"
         lines["test"] = f"{score['value']:.3f} balanced ({interval}), on {test['n_images']} test images"
-    if epochs := told.get("best_epochs"):
+    if epochs := information.get("best_epochs"):
         more = (
-            f", then {counted(told['n_closing_epochs'], 'epoch')} with all images" if told["n_closing_epochs"] else ""
+            f", then {format_count(information['n_closing_epochs'], 'epoch')} with all images"
+            if information["n_closing_epochs"]
+            else ""
         )
-        stopped = ", interrupted by the user" if told.get("interrupted") else ""
-        lines["kept epoch"] = ", ".join(map(str, epochs)) + more + stopped
-    if told.get("random_state") is not None:
-        lines["seed"] = str(told["random_state"])
+        stopped = ", interrupted by the user" if information.get("interrupted") else ""
+        lines["selected epoch"] = ", ".join(map(str, epochs)) + more + stopped
+    if information.get("random_state") is not None:
+        lines["seed"] = str(information["random_state"])
     for name in ("parameters", "versions"):
-        if name in told:
-            lines[name] = ", ".join(f"{key} {value}" for key, value in told[name].items() if value is not None)
+        if name in information:
+            lines[name] = ", ".join(f"{key} {value}" for key, value in information[name].items() if value is not None)
     return lines

@@ -1,4 +1,4 @@
-"""`lmfcn inspect`: what a collection holds and whether it is fit for training."""
+"""`lmfcn inspect`: describe a collection of images and check that it is fit for training."""
 
 import shlex
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from lmfcn.cli.console import Teller, counted
+from lmfcn.cli.console import CommandConsole, format_count
 from lmfcn.cli.options import AsJson, Data, Quiet
 
 if TYPE_CHECKING:
@@ -19,46 +19,48 @@ _SHOWN_GROUPS = 5
 
 def inspect(
     data: Data,
-    headers_only: Annotated[bool, Option("--headers-only", help="Do not decode images; finds no duplicates.")] = False,
+    headers_only: Annotated[
+        bool, Option("--headers-only", help="Do not decode images; duplicates are not found.")
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Show classes, sizes, depths, groups and duplicates of a collection of images.
 
-    Ends with code 0 if the collection is fit for training, 1 if it is not.
+    The exit code is 0 if the collection is fit for training, 1 if it is not.
     """
-    from lmfcn.data.leaks import inspect as look_at
+    from lmfcn.data.leaks import inspect as inspect_images
     from lmfcn.data.sources import open_collection
 
-    teller = Teller(quiet, as_json)
-    found = look_at(open_collection(data), pixels=not headers_only, verbose=not quiet)
-    _tell(teller, found)
+    console = CommandConsole(quiet, as_json)
+    found = inspect_images(open_collection(data), pixels=not headers_only, verbose=not quiet)
+    _print_result(console, found)
     if found.fit_for_training:
-        teller.hint(f"lmfcn train {shlex.quote(str(data))} -o model.lmfcn")
-    teller.give(_values(found))
+        console.suggest(f"lmfcn train {shlex.quote(str(data))} -o model.lmfcn")
+    console.print_json(_json_values(found))
     raise typer.Exit(0 if found.fit_for_training else 1)
 
 
-def _tell(teller: Teller, found: "Inspection") -> None:
+def _print_result(console: CommandConsole, found: "Inspection") -> None:
     classes = "1 class" if len(found.classes) == 1 else f"{len(found.classes)} classes"
-    teller.say(f"{counted(found.n_images, 'image')}, {classes}")
+    console.print_result(f"{format_count(found.n_images, 'image')}, {classes}")
     groups = found.groups_per_class
     rows = [[label, str(count), *([str(groups[label])] if groups else [])] for label, count in found.classes.items()]
-    teller.table(["class", "images", *(["groups"] if groups else [])], rows)
+    console.print_table(["class", "images", *(["groups"] if groups else [])], rows)
     for title, counts in (("sizes", found.sizes), ("channels", found.forms), ("formats", found.formats)):
-        teller.say(f"{title}: {_most_common(counts)}")
+        console.print_result(f"{title}: {_most_common(counts)}")
     if found.split:
-        teller.say(f"split: {_most_common(found.split)}")
-    _tell_list(teller, "cannot be read", [str(error) for error in found.unreadable])
-    _tell_list(teller, "groups of duplicates", found.duplicates, _SHOWN_GROUPS)
+        console.print_result(f"split: {_most_common(found.split)}")
+    _print_list(console, "cannot be read", [str(error) for error in found.unreadable])
+    _print_list(console, "groups of duplicates", found.duplicates, _SHOWN_GROUPS)
     for doubt in found.doubts:
-        teller.say(f"Note: {doubt}", style="yellow")
+        console.print_result(f"Note: {doubt}", style="yellow")
     for problem in found.problems:
-        teller.say(f"Problem: {problem}", style="red")
-    teller.say("Fit for training." if found.fit_for_training else "Not fit for training.")
+        console.print_result(f"Problem: {problem}", style="red")
+    console.print_result("Fit for training." if found.fit_for_training else "Not fit for training.")
 
 
-def _values(found: "Inspection") -> dict[str, Any]:
+def _json_values(found: "Inspection") -> dict[str, Any]:
     counts = ("n_images", "classes", "sizes", "forms", "formats", "groups_per_class", "split")
     texts = ("duplicates", "doubts", "problems")
     return {
@@ -74,10 +76,10 @@ def _most_common(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} ({count})" for name, count in ordered[:8]) + more
 
 
-def _tell_list(teller: Teller, title: str, lines: list[str], most: int = _SHOWN) -> None:
+def _print_list(console: CommandConsole, title: str, lines: list[str], most: int = _SHOWN) -> None:
     if lines:
-        teller.say(f"{title} ({len(lines)}):")
+        console.print_result(f"{title} ({len(lines)}):")
     for line in lines[:most]:
-        teller.say(f"  {line}")
+        console.print_result(f"  {line}")
     if len(lines) > most:
-        teller.say(f"  ... and {len(lines) - most} more")
+        console.print_result(f"  ... and {len(lines) - most} more")

@@ -1,4 +1,4 @@
-"""`lmfcn map`: what is where in an image of any size."""
+"""`lmfcn map`: map the textures in an image of any size."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from lmfcn.cli.console import Teller
+from lmfcn.cli.console import CommandConsole
 from lmfcn.cli.options import Device, ModelFile, Quiet
 
 if TYPE_CHECKING:
@@ -22,30 +22,34 @@ def map_image(
     ],
     output: Annotated[Path, Option("--output", "-o", help="Folder for the map.")] = Path("map"),
     window: Annotated[
-        int | None, Option(metavar="PIXELS", help="Side of windows; by default the model's, or 64.")
+        int | None, Option(metavar="PIXELS", help="Side of a window; by default the model's image size, or 64.")
     ] = None,
-    stride: Annotated[int, Option(metavar="PIXELS", help="From one window to the next.")] = 16,
-    reject: Annotated[float, Option(metavar="PROBABILITY", help="Show no label that is less probable.")] = 0.0,
-    level: Annotated[int, Option(help="Resolution in the file; 0 is the finest.")] = 0,
-    resolution: Annotated[float | None, Option(metavar="MICROMETRES", help="Per pixel, instead of --level.")] = None,
+    stride: Annotated[int, Option(metavar="PIXELS", help="Distance from one window to the next.")] = 16,
+    reject: Annotated[float, Option(metavar="PROBABILITY", help="Show no label below this probability.")] = 0.0,
+    level: Annotated[int, Option(help="Resolution level in the file; 0 is the finest.")] = 0,
+    resolution: Annotated[
+        float | None, Option(metavar="MICROMETRES", help="Pixel size to map at, instead of --level.")
+    ] = None,
     scale: Annotated[float, Option(help="Enlarge or reduce the image by this factor.")] = 1.0,
     tissue_mask: Annotated[
-        bool | None, Option("--tissue-mask/--no-tissue-mask", help="Pass over glass; in whole slides by default.")
+        bool | None, Option("--tissue-mask/--no-tissue-mask", help="Skip glass; by default in whole slides.")
     ] = None,
     reader: Annotated[str, Option(help="auto, plain, tiff or openslide.")] = "auto",
     jobs: Annotated[
-        int | None, Option("--jobs", "-j", min=1, help="Processes on this machine, each with one thread.")
+        int | None, Option("--jobs", "-j", min=1, help="Worker processes on this machine, one thread each.")
     ] = None,
-    scheduler: Annotated[str | None, Option(metavar="ADDRESS", help="Of a dask cluster that does the work.")] = None,
+    scheduler: Annotated[
+        str | None, Option(metavar="ADDRESS", help="Dask scheduler whose workers do the work.")
+    ] = None,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Map which texture is where in an image, and how much there is of each.
+    """Map the textures in an image, and measure the area of each.
 
-    A window slides over the image and gets the label that the model would give to it if it were cut out. Writes
-    overlay.png and map.png to look at, labels.png (a pixel per window), probabilities.tif, areas.csv and map.json.
-    Images of any size go through in blocks; interrupted, the same command goes on. Ends with code 1 if a part of the
-    image could not be mapped.
+    A window slides over the image and gets the label that the model predicts for it as an image of its own. Writes
+    overlay.png and map.png (pictures), labels.png (a pixel per window), probabilities.tif, areas.csv and map.json.
+    Images of any size are mapped in blocks; after an interruption the same command continues. The exit code is 1 if a
+    part of the image could not be mapped.
     """
     from lmfcn.maps.readers import READERS, View
     from lmfcn.maps.run import MapRequest
@@ -58,18 +62,18 @@ def map_image(
     request = MapRequest(
         model, image, output, window, stride, View(reader, level, scale), resolution, tissue_mask, reject, device=device
     )
-    teller = Teller(quiet)
-    outcome = run(request, jobs=jobs, scheduler=scheduler, verbose=not quiet, tell=teller.note)
-    _tell(teller, outcome, output)
+    console = CommandConsole(quiet)
+    outcome = run(request, jobs=jobs, scheduler=scheduler, verbose=not quiet, announce=console.note)
+    _print_result(console, outcome, output)
     raise typer.Exit(1 if outcome.missing else 0)
 
 
-def _tell(teller: Teller, outcome: "MapOutcome", output: Path) -> None:
+def _print_result(console: CommandConsole, outcome: "MapOutcome", output: Path) -> None:
     total = sum(outcome.areas.values())
     rows = [[label, f"{area:,}", f"{area / total:.1%}"] for label, area in outcome.areas.items()]
     shown = [row for number, row in enumerate(rows) if number < outcome.n_classes or row[1] != "0"]
-    teller.table(["label", "pixels", "share"], shown)
-    teller.say(f"Map: {output / 'overlay.png'}, map.png, labels.png, probabilities.tif, areas.csv")
+    console.print_table(["label", "pixels", "share"], shown)
+    console.print_result(f"Map: {output / 'overlay.png'}, map.png, labels.png, probabilities.tif, areas.csv")
     for sentence in outcome.missing[:_SHOWN]:
         typer.echo(f"Could not be mapped: {sentence}", err=True)
     if len(outcome.missing) > _SHOWN:

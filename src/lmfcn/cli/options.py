@@ -13,8 +13,8 @@ from typer import Argument, Context, Option
 from lmfcn.util.files import write_text
 
 
-def _present(context: Context, path: Path) -> Path:
-    """Refuse what is not there at once, before packages are loaded that take seconds."""
+def _check_exists(context: Context, path: Path) -> Path:
+    """Refuse a missing file at once, before packages are loaded that take seconds."""
     if not context.resilient_parsing and not path.exists():
         raise FileNotFoundError(f"{path} does not exist.")
     return path
@@ -24,19 +24,19 @@ Data = Annotated[
     Path,
     Argument(
         metavar="DATA",
-        callback=_present,
+        callback=_check_exists,
         help="Folder of class folders, table (.csv, .tsv), list (.txt) or .npz.",
     ),
 ]
 ModelFile = Annotated[
-    Path, Argument(metavar="MODEL", callback=_present, help="File that lmfcn train wrote, such as model.lmfcn.")
+    Path, Argument(metavar="MODEL", callback=_check_exists, help="File that lmfcn train wrote, such as model.lmfcn.")
 ]
-Size = Annotated[int | None, Option(min=8, metavar="PIXELS", help="Side to bring all images to.")]
+Size = Annotated[int | None, Option(min=8, metavar="PIXELS", help="Side to which all images are resized.")]
 Color = Annotated[str, Option(metavar="KIND", help="keep, grey or rgb: for images of mixed kinds.")]
 GalleryFile = Annotated[
-    Path | None, Option(metavar="FILE", help="Small pictures of training images; those beside MODEL by default.")
+    Path | None, Option(metavar="FILE", help="Gallery of training images; by default the one beside MODEL.")
 ]
-Device = Annotated[str, Option(metavar="NAME", help="auto, cpu, cuda, mps, ...: where to compute.")]
+Device = Annotated[str, Option(metavar="NAME", help="Device: auto, cpu, cuda, mps, ...")]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress and no notes; only results and errors.")]
 AsJson = Annotated[bool, Option("--json", help="One JSON object on standard output, and nothing else there.")]
 
@@ -45,15 +45,15 @@ _NOT_IN_FILES = ("config", "save_config_to", "help")
 
 
 def read_config(path: Path, command: str, kinds: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of a command that a file gives, checked.
+    """Return the checked options of a command from a file.
 
     Parameters
     ----------
     path : Path
-        TOML: keys at the top, or in a table with the name of the command, beside those of other commands.
+        TOML file. Options are at the top level, or in a table with the name of the command.
     command : str
     kinds : mapping
-        Type of each option by its name.
+        Type of each option by name.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -73,13 +73,13 @@ def read_config(path: Path, command: str, kinds: Mapping[str, Any]) -> dict[str,
 
 
 def write_config(path: Path, command: str, options: Mapping[str, Any]) -> None:
-    """Write options as a table of TOML; those that are None are left out."""
+    """Write options as a TOML table, without those that are None."""
     lines = [f"{name} = {_toml(value)}" for name, value in options.items() if value is not None]
     write_text(path, "\n".join([f"[{command}]", *lines, ""]))
 
 
 def save_config(context: typer.Context, path: Path | None) -> None:
-    """Write the options that are in force, if the user wants that; `--config` of the same command reads them."""
+    """Write all options of this call, if a path is given; `--config` of the same command reads them."""
     if path is None:
         return
     names = _names(context)
@@ -88,7 +88,7 @@ def save_config(context: typer.Context, path: Path | None) -> None:
 
 
 def _use_config(context: typer.Context, path: Path | None) -> Path | None:
-    """Let a file give what the command line leaves open."""
+    """Use the options in a file as defaults of the command line."""
     if path is None or context.resilient_parsing:
         return path
     names = _names(context)
@@ -100,7 +100,7 @@ def _use_config(context: typer.Context, path: Path | None) -> Path | None:
 
 
 def _names(context: typer.Context) -> dict[str, str]:
-    """Return the parameter behind each name that a user knows: that of the long option, or of the argument."""
+    """Return the Python parameter of each long option or argument."""
     names = {}
     for parameter in context.command.params:
         long = next((option for option in parameter.opts if option.startswith("--")), str(parameter.name))
@@ -143,7 +143,7 @@ def _toml(value: Any) -> str:
         return repr(value)
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    # What JSON escapes, TOML escapes the same way; only the last control character is missing.
+    # TOML has the same escapes as JSON; JSON only leaves out the last control character.
     return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
@@ -154,9 +154,9 @@ ConfigFile = Annotated[
         metavar="FILE",
         is_eager=True,
         callback=_use_config,
-        help="TOML file with options of this command; the command line beats it.",
+        help="TOML file with options of this command; the command line has priority.",
     ),
 ]
 SaveConfig = Annotated[
-    Path | None, typer.Option("--save-config", metavar="FILE", help="Write all options to FILE, then go on.")
+    Path | None, typer.Option("--save-config", metavar="FILE", help="Also write all options to FILE.")
 ]

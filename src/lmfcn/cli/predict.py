@@ -1,4 +1,4 @@
-"""`lmfcn predict`: the classes of any number of images."""
+"""`lmfcn predict`: predict the classes of any number of images."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from lmfcn.cli.console import Teller, counted
+from lmfcn.cli.console import CommandConsole, format_count
 from lmfcn.cli.options import ConfigFile, Device, ModelFile, Quiet, SaveConfig, save_config
 
 if TYPE_CHECKING:
@@ -30,43 +30,45 @@ def predict(
         list[str], Argument(metavar="PATHS...", help="Images, folders of images, or - for paths on standard input.")
     ],
     output: Annotated[
-        Path | None, Option("--output", "-o", metavar="FILE", help="Write there, whole or not at all.")
+        Path | None, Option("--output", "-o", metavar="FILE", help="File to write, complete or not at all.")
     ] = None,
     form: Annotated[
         str | None,
         Option(
             "--format",
             metavar="KIND",
-            help="table, csv, jsonl or parquet; by FILE's ending, table on a terminal, else csv.",
+            help="table, csv, jsonl or parquet; by default from FILE's ending, table on a terminal, else csv.",
         ),
     ] = None,
-    proba: Annotated[bool, Option("--proba", help="The probability of every class.")] = False,
+    proba: Annotated[bool, Option("--proba", help="Write the probability of every class.")] = False,
     coverage: Annotated[
         float | None,
         Option(
             "--set",
             metavar="SHARE",
-            help="Classes that cannot be ruled out, for about this share of images, such as 0.9.",
+            help="Write prediction sets that hold the true class of about this share of images, such as 0.9.",
         ),
     ] = None,
     reject: Annotated[
-        float | None, Option("--reject", metavar="SHARE", help="No class below this probability, such as 0.8.")
+        float | None, Option("--reject", metavar="SHARE", help="Predict no class below this probability, such as 0.8.")
     ] = None,
     jobs: Annotated[
-        int | None, Option("--jobs", "-j", min=1, help="Processes on this machine, each with one thread.")
+        int | None, Option("--jobs", "-j", min=1, help="Worker processes on this machine, one thread each.")
     ] = None,
-    scheduler: Annotated[str | None, Option(metavar="ADDRESS", help="Of a dask cluster that does the work.")] = None,
+    scheduler: Annotated[
+        str | None, Option(metavar="ADDRESS", help="Dask scheduler whose workers do the work.")
+    ] = None,
     device: Device = "auto",
-    resume: Annotated[bool, Option("--resume", help="Go on where a run that was to write FILE has stopped.")] = False,
+    resume: Annotated[bool, Option("--resume", help="Continue an interrupted run that writes FILE.")] = False,
     config: ConfigFile = None,
     save_config_to: SaveConfig = None,
     quiet: Quiet = False,
 ) -> None:
-    """Predict the classes of images, a line each, in constant memory.
+    """Predict the classes of images, one line per image, in constant memory.
 
-    Images are brought to the size and colour that the model was trained with. Files that cannot be used are named on
-    standard error and left out; the command then ends with code 1, or 2 if no image is left. With --jobs or --scheduler
-    images are read where they are predicted; rows keep the order of the files.
+    Images are converted to the size and colour that the model was trained with. Files that cannot be used are named on
+    standard error and left out; the exit code is then 1, or 2 if no image is left. With --jobs or --scheduler, workers
+    read the images themselves; rows keep the order of the files.
     """
     from lmfcn.compute.resources import check_device
     from lmfcn.model_file import load
@@ -74,19 +76,19 @@ def predict(
     from lmfcn.util.checks import check_choice
     from lmfcn.util.files import check_writable
 
-    del config  # it has spoken before
-    chosen = form or _usual_format(output)
+    del config  # its callback has read the file already
+    chosen = form or _default_format(output)
     check_choice("--format", chosen, FORMATS)
-    _check_file_is_given(output, chosen, resume=resume)
+    _check_output(output, chosen, resume=resume)
     if output is not None:
         check_writable(output)
     save_config(context, save_config_to)
-    teller = Teller(quiet)
+    console = CommandConsole(quiet)
     if resume and output is not None and is_complete(output):
-        teller.note(f"{output} is complete, nothing is left to resume; without --resume it is made anew.")
+        console.note(f"{output} is complete, so there is nothing to resume; without --resume it is written again.")
         return
     if jobs is None and scheduler is None:
-        check_device(device)  # other processes look for it themselves
+        check_device(device)  # worker processes check it themselves
     loaded = load(model, "cpu")
     judge = Judge(loaded, coverage, reject)
     run = _Run(loaded, paths, jobs, scheduler, device, visible=_can_show_progress(output) and not quiet)
@@ -94,20 +96,20 @@ def predict(
         counts = run.fill(Printed(RowWriter(judge, chosen, proba=proba)))
     else:
         writer = file_writer(judge, chosen, proba=proba)
-        with _journal(output, model, paths, teller, resume=resume) as journal:
+        with _journal(output, model, paths, console, resume=resume) as journal:
             counts = run.fill(journal)
             write_file(output, journal, writer)
             if counts.all_good:
                 journal.remove()
     if output is not None or not counts.all_good:
         again = "" if output is None or counts.all_good else " The same command with --resume tries these again."
-        teller.note(counts.sentence + again)
+        console.note(counts.sentence + again)
     raise typer.Exit(0 if counts.all_good else 1)
 
 
 @dataclass
 class _Counts:
-    """How many images were there before, came out well, or not, and how many folders could not be read."""
+    """Numbers of images: predicted by an earlier run, predicted now, unusable; and of unreadable folders."""
 
     before: int
     good: int = 0
@@ -120,23 +122,23 @@ class _Counts:
 
     @property
     def sentence(self) -> str:
-        before = f", {self.before:,} were there before" if self.before else ""
+        before = f", {self.before:,} were predicted before" if self.before else ""
         bad = f", {self.bad:,} could not be used" if self.bad else ""
-        folders = f", {counted(self.folders, 'folder')} could not be read" if self.folders else ""
-        return f"{counted(self.good, 'image')} predicted{before}{bad}{folders}."
+        folders = f", {format_count(self.folders, 'folder')} could not be read" if self.folders else ""
+        return f"{format_count(self.good, 'image')} predicted{before}{bad}{folders}."
 
     def check(self) -> None:
-        """Refuse a run that has come to nothing."""
+        """Refuse a run without any prediction."""
         if self.before or self.good:
             return
         if self.all_good:
             raise ValueError("No image was found; give images, folders that hold some, or paths on standard input.")
-        raise ValueError("Not a single image could be used; the reasons are above.")
+        raise ValueError("No image could be used; the reasons are above.")
 
 
 @dataclass(frozen=True)
 class _Run:
-    """What is to be predicted, and by whom."""
+    """The images to predict, and where."""
 
     model: "TextureModel"
     paths: list[str]
@@ -146,7 +148,7 @@ class _Run:
     visible: bool
 
     def fill(self, place: "Place") -> _Counts:
-        """Put what comes into a place, name what does not; return how many there were of both."""
+        """Give all predictions to a writer, print the errors, and return the counts of both."""
         from lmfcn.util.progress import count_progress
 
         counts = _Counts(place.n_before)
@@ -168,20 +170,22 @@ class _Run:
         return counts
 
     def _rows(self, place: "Place", pass_over: Callable[[str, str], None]) -> "Iterator[FilePrediction]":
-        from lmfcn.compute.threads import WithThreads
+        from lmfcn.compute.resources import WithThreads
         from lmfcn.predict.stream import FilePredictor, find_images, stream_predictions
 
         predict = FilePredictor(self.model, os.getcwd(), self.device)
-        paths = (path for path in find_images(_given(self.paths), pass_over) if path not in place)
+        paths = (path for path in find_images(_read_paths(self.paths), pass_over) if path not in place)
         if self.jobs is None and self.scheduler is None:
             return stream_predictions(predict, paths)
-        # Of one thread each, so that not a bit depends on how many there are, nor on their machines' cores.
+        # One thread each: then results do not depend on the number of workers or on their cores.
         return stream_predictions(WithThreads(predict, 1), paths, jobs=self.jobs or 1, scheduler=self.scheduler)
 
 
 @contextmanager
-def _journal(output: Path, model: Path, paths: list[str], teller: Teller, *, resume: bool) -> "Iterator[Journal]":
-    """Open what survives when the block does not, and say so then."""
+def _journal(
+    output: Path, model: Path, paths: list[str], console: CommandConsole, *, resume: bool
+) -> "Iterator[Journal]":
+    """Open the journal; if the block fails, say that its predictions are kept."""
     from lmfcn.predict.journal import Journal
 
     with Journal(output, model, paths, resume=resume) as journal:
@@ -189,11 +193,13 @@ def _journal(output: Path, model: Path, paths: list[str], teller: Teller, *, res
             yield journal
         except BaseException:
             if len(journal) > 0:
-                teller.note(f"{counted(len(journal), 'prediction')} kept; the same command with --resume goes on.")
+                console.note(
+                    f"{format_count(len(journal), 'prediction')} kept; the same command with --resume continues."
+                )
             raise
 
 
-def _given(paths: list[str]) -> Iterator[str]:
+def _read_paths(paths: list[str]) -> Iterator[str]:
     from lmfcn.predict.writers import keep_odd_names
 
     for path in paths:
@@ -204,18 +210,18 @@ def _given(paths: list[str]) -> Iterator[str]:
             yield path
 
 
-def _usual_format(output: Path | None) -> str:
+def _default_format(output: Path | None) -> str:
     if output is not None:
         return _SUFFIXES.get(output.suffix.lower(), "csv")
     return "table" if sys.stdout.isatty() else "csv"
 
 
-def _check_file_is_given(output: Path | None, form: str, *, resume: bool) -> None:
-    asked = "--resume" if resume else "--format parquet"
+def _check_output(output: Path | None, form: str, *, resume: bool) -> None:
+    option = "--resume" if resume else "--format parquet"
     if output is None and (resume or form == "parquet"):
-        raise ValueError(f"{asked} needs a file; add -o FILE.")
+        raise ValueError(f"{option} needs a file; add -o FILE.")
 
 
 def _can_show_progress(output: Path | None) -> bool:
-    """Tell whether progress has a place of its own; among the lines of a table it would tear them apart."""
+    """Return whether a progress bar does not mix with printed lines on the same terminal."""
     return output is not None or not (sys.stderr.isatty() and sys.stdout.isatty())

@@ -1,4 +1,4 @@
-"""`lmfcn reproduce`: the paper's tables and figures, measured again."""
+"""`lmfcn reproduce`: reproduce the tables and figures of the paper."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,43 +21,44 @@ if TYPE_CHECKING:
 def reproduce(
     what: Annotated[
         list[str],
-        typer.Argument(metavar="WHAT...", help="table2, table3, table4, figure1, figure3 or all; several may be."),
+        typer.Argument(metavar="WHAT...", help="table2, table3, table4, figure1, figure3 or all; one or more."),
     ],
-    stex: Annotated[Path | None, Option(metavar="DIR", help="Salzburg textures (STex).")] = None,
-    breakhis: Annotated[Path | None, Option(metavar="DIR", help="BreaKHis.")] = None,
-    bach: Annotated[Path | None, Option(metavar="DIR", help="BACH, the folder Photos.")] = None,
-    crc: Annotated[Path | None, Option(metavar="DIR", help="CRC textures (Kather 2016).")] = None,
+    stex: Annotated[Path | None, Option(metavar="DIR", help="Folder of the Salzburg textures (STex).")] = None,
+    breakhis: Annotated[Path | None, Option(metavar="DIR", help="Folder of BreaKHis.")] = None,
+    bach: Annotated[Path | None, Option(metavar="DIR", help="Folder Photos of BACH.")] = None,
+    crc: Annotated[Path | None, Option(metavar="DIR", help="Folder of the CRC textures (Kather 2016).")] = None,
     resnet18_weights: Annotated[Path | None, Option(metavar="FILE", help="torchvision's state dict.")] = None,
-    inception_weights: Annotated[Path | None, Option(metavar="FILE", help="The same of InceptionV3.")] = None,
-    profile: Annotated[str, Option(help="full is the paper's setting; quick ends within minutes.")] = "full",
-    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="Folder for all that is written.")] = Path(
+    inception_weights: Annotated[Path | None, Option(metavar="FILE", help="The same for InceptionV3.")] = None,
+    profile: Annotated[str, Option(help="full: the settings of the paper; quick: done within minutes.")] = "full",
+    output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="Folder for all results.")] = Path(
         "reproduction"
     ),
     size: Annotated[
-        int | None, Option(min=16, metavar="PIXELS", help="Side of all images: 128, or 32 if quick.")
+        int | None, Option(min=16, metavar="PIXELS", help="Side of all images: 128, or 32 for quick.")
     ] = None,
-    repeats: Annotated[int | None, Option(min=1, help="Repetitions: 5, or 2 if quick.")] = None,
-    only: Annotated[
-        list[str] | None, Option(metavar="METHODS", help="Rows by their names in the tables, joined by commas.")
-    ] = None,
+    repeats: Annotated[int | None, Option(min=1, help="Repetitions: 5, or 2 for quick.")] = None,
+    only: Annotated[list[str] | None, Option(metavar="METHODS", help="Names of table rows, joined by commas.")] = None,
     ignore_groups: Annotated[
-        bool, Option("--ignore-groups", help="Divide patients, slides and textures: too good, but papers do it.")
+        bool,
+        Option("--ignore-groups", help="Split patients, slides and textures: too optimistic, but common in papers."),
     ] = False,
     jobs: Annotated[int, Option("--jobs", "-j", min=1, help="Runs at the same time on this machine.")] = 1,
-    scheduler: Annotated[str | None, Option(metavar="ADDRESS", help="Send runs to a dask scheduler.")] = None,
-    quiet: Annotated[bool, Option("--quiet", "-q", help="Plain lines, no bar that moves.")] = False,
+    scheduler: Annotated[
+        str | None, Option(metavar="ADDRESS", help="Dask scheduler whose workers do the runs.")
+    ] = None,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Plain lines, no progress bar.")] = False,
 ) -> None:
-    """Measure the tables and draw the figures of the LMFCN paper again, beside what it printed.
+    """Measure the tables and draw the figures of the LMFCN paper, and compare them with the printed ones.
 
-    Gaussian images are always there; a published set that is not given is listed as missing. Interrupted, the same
-    command goes on: a run is repeated only if its parameters, or names or sizes of its files, changed. Ends with code 1
-    if a training failed, 130 if it was interrupted.
+    Gaussian images are generated; a published image set that is not given is listed as missing. After an interruption
+    the same command continues: a run is repeated only if its parameters, or names or sizes of its files, changed. The
+    exit code is 1 if a training failed, 130 after an interruption.
     """
     from lmfcn.benchmark.paper.reproduced_tables import Outcome, write_tables
     from lmfcn.benchmark.paper.reproduction import FIGURES, Request, prepare
     from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.report import paper_figures_drawer, reproduction_report_writer
-    from lmfcn.util.files import made_folder
+    from lmfcn.util.files import create_folder
 
     reuse_freed_memory()
     roots = {"BACH": bach, "BreaKHis": breakhis, "CRC": crc, "Salzburg": stex}
@@ -76,9 +77,9 @@ def reproduce(
         scheduler,
     )
     figures = [name for name in request.wanted if name in FIGURES]
-    with made_folder(output):
+    with create_folder(output):
         if figures:
-            paper_figures_drawer()  # what cannot be drawn is refused before hours of measuring
+            paper_figures_drawer()  # refuses missing packages before hours of measuring
         reproduction = prepare(request)
         for note in reproduction.notes:
             typer.echo(f"- {note}")
@@ -86,7 +87,7 @@ def reproduce(
         failures, stopped = _measure(reproduction, live=live)
     outcome = Outcome(reproduction, figures, failures, request.command)
     write_tables(outcome, output)
-    _tell(outcome, output)
+    _print_result(outcome, output)
     stopped = stopped or _draw(figures, reproduction.profile, output, live=live)
     typer.echo(write_report(reproduction_report_writer, output / "report.html", outcome, output))
     raise typer.Exit(130 if stopped else 1 if failures else 0)
@@ -104,13 +105,13 @@ def _measure(reproduction: "Reproduction", *, live: bool) -> tuple[list[str], bo
             def begin(cell: "RunKey") -> bool:
                 return bar.begin(cell._replace(method=reproduction.label_of(cell)))
 
-            return reproduction.run(bar.tell, begin), False
+            return reproduction.run(bar.end, begin), False
     except KeyboardInterrupt:
         return [], True
 
 
 def _draw(figures: Sequence[str], profile: "Profile", output: Path, *, live: bool) -> bool:
-    """Draw the figures that are not there; return whether the user stopped it."""
+    """Draw the missing figures; return whether the user stopped it."""
     from lmfcn.report import paper_figures_drawer
 
     try:
@@ -121,8 +122,8 @@ def _draw(figures: Sequence[str], profile: "Profile", output: Path, *, live: boo
     return False
 
 
-def _tell(outcome: "Outcome", output: Path) -> None:
-    """Print the rows that are measured, and what to know beside them that was not said before."""
+def _print_result(outcome: "Outcome", output: Path) -> None:
+    """Print the measured rows, and the remarks that were not printed before."""
     from lmfcn.benchmark.paper.printed_tables import TITLES
     from lmfcn.benchmark.paper.reproduced_tables import summary_sentence
 

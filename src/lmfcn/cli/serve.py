@@ -1,4 +1,4 @@
-"""`lmfcn serve`: a fitted model as a page in the browser."""
+"""`lmfcn serve`: serve a model as a web page and a JSON interface."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from lmfcn.cli.console import Teller
+from lmfcn.cli.console import CommandConsole
 from lmfcn.cli.options import Device, GalleryFile, ModelFile
 
 if TYPE_CHECKING:
@@ -15,50 +15,54 @@ if TYPE_CHECKING:
     from lmfcn.serve.uploads import Limits
 
 _SHORTEST_TOKEN = 8
-_FILES_OF_A_REQUEST = 4  # as large as they may be; smaller ones can be more
+_FILES_OF_A_REQUEST = 4  # of the largest allowed size; smaller files can be more
 
 
 def serve(
     model: ModelFile,
-    port: Annotated[int, Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
-    host: Annotated[str, Option(help="Where to listen; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 chooses a free one.")] = 8000,
+    host: Annotated[str, Option(help="Address to listen on; 0.0.0.0 admits other machines.")] = "127.0.0.1",
     token: Annotated[
-        str | None, Option(envvar="LMFCN_TOKEN", show_envvar=True, help="Secret that requests must bring.")
+        str | None, Option(envvar="LMFCN_TOKEN", show_envvar=True, help="Secret that requests must contain.")
     ] = None,
     gallery: GalleryFile = None,
-    allow_host: Annotated[list[str] | None, Option(metavar="NAME", help="Name under which to answer too.")] = None,
-    max_files: Annotated[int, Option(min=1, help="In one request, and on the page.")] = 200,
-    max_megabytes: Annotated[float, Option(min=0.001, help="Of one file; a request may have four times as many.")] = 32,
-    max_megapixels: Annotated[float | None, Option(min=0.001, help="Of one image: 50, or 2.5 if sizes vary.")] = None,
+    allow_host: Annotated[list[str] | None, Option(metavar="NAME", help="Additional host name of the server.")] = None,
+    max_files: Annotated[int, Option(min=1, help="Files in one request, and on the page.")] = 200,
+    max_megabytes: Annotated[
+        float, Option(min=0.001, help="Size of one file; a request may have four times as much.")
+    ] = 32,
+    max_megapixels: Annotated[
+        float | None, Option(min=0.001, help="Size of one image: 50, or 2.5 if the model takes any size.")
+    ] = None,
     device: Device = "auto",
     open_browser: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print the address, nothing else.")] = False,
 ) -> None:
-    """Show a model as a page in the browser, and answer the same questions as JSON.
+    """Serve a model as a page in the browser, and as a JSON interface.
 
-    Drop images on the page or paste one, and see probabilities, the training images that decide, and where.
-    Only this machine can reach it unless --host says otherwise. No image is kept. Ctrl-C ends it.
+    Drop or paste images on the page to see probabilities, the deciding training images and a map over the image.
+    Only this machine can reach the server unless --host is given. No image is stored. Ctrl-C stops it.
     """
     _check_token(token)
-    with Teller(quiet).busy(f"Loading {model.name}"):
+    with CommandConsole(quiet).show_status(f"Loading {model.name}"):
         from lmfcn.model_file import load
         from lmfcn.serve import load_server
 
-        running = load_server()
+        server = load_server()
         from lmfcn.serve.app import make_app
 
         fitted = load(model, device)
-    local = running.is_loopback(host)
+    local = server.is_loopback(host)
     images = _load_gallery(model, gallery, fitted)
-    limits = running.share_cores(_limits(fitted, max_files, max_megabytes, max_megapixels))
+    limits = server.share_cores(_limits(fitted, max_files, max_megabytes, max_megapixels))
     app = make_app(fitted, images, limits, token, _hosts(host, allow_host or [], local=local))
     app.title = model.name
-    with running.listen(host, port) as listening:
-        address = running.address_of(listening)
+    with server.listen(host, port) as listening:
+        address = server.browser_address(listening)
         if not quiet:
-            _tell(images, token, local=local)
-        typer.echo(f"{model.name} is at {address} (Ctrl-C ends it)")
-        running.run(app, listening, open_at=address if open_browser else None)
+            _print_access(images, token, local=local)
+        typer.echo(f"{model.name} is at {address} (Ctrl-C stops it)")
+        server.run(app, listening, open_at=address if open_browser else None)
     typer.echo("Stopped.")
 
 
@@ -86,7 +90,7 @@ def _limits(model: "TextureModel", files: int, megabytes: float, megapixels: flo
 
 
 def _hosts(host: str, others: list[str], *, local: bool) -> list[str] | None:
-    """Return the names under which to answer; on a network, where names are not known, any unless some are given."""
+    """Return the host names to accept; any on a network, unless some are given."""
     from lmfcn.serve.server import LOOPBACK
 
     if not local and not others:
@@ -94,7 +98,7 @@ def _hosts(host: str, others: list[str], *, local: bool) -> list[str] | None:
     return [*LOOPBACK, f"[{host}]" if ":" in host else host, *others]
 
 
-def _tell(gallery: "Gallery | None", token: str | None, *, local: bool) -> None:
+def _print_access(gallery: "Gallery | None", token: str | None, *, local: bool) -> None:
     if gallery is None:
         typer.echo("No gallery beside the model: the page shows no training images.")
     else:

@@ -1,4 +1,4 @@
-"""Independent tasks: one after the other in this process, in several processes, or on a dask cluster."""
+"""Run independent tasks in this process, in several worker processes, or on a dask cluster."""
 
 import asyncio
 import pickle
@@ -24,14 +24,14 @@ Result = TypeVar("Result")
 Caught = TypeVar("Caught", bound=Exception)
 
 N_TRIES = 3
-"""Processes that a task may end before it is given up."""
+"""How many processes may die on a task before it is given up."""
 _LARGE_BYTES = 2**20
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _POLL_SECONDS = 5.0
 
 
 class LostWorkerError(RuntimeError):
-    """Every worker process that was given this task died."""
+    """Every worker process that ran this task died."""
 
 
 class Workers(NamedTuple):
@@ -59,16 +59,16 @@ _IN_USE: ContextVar[Workers | None] = ContextVar("workers", default=None)
 
 @contextmanager
 def use_workers(*, jobs: int = 1, scheduler: str | None = None) -> Iterator[None]:
-    """Let the estimators that are fitted inside of the block use these workers, whatever their `n_jobs` is.
+    """Make the estimators that are fitted inside the block use these workers, whatever their `n_jobs` is.
 
-    Tasks of `as_completed` run inside of such a block with one job: they start no processes of their own.
+    Tasks of `as_completed` run inside such a block with one job, so they start no processes themselves.
 
     Parameters
     ----------
     jobs : int
         Number of processes on this machine.
     scheduler : str, optional
-        Address of a running dask scheduler instead, such as "tcp://10.0.0.1:8786".
+        Address of a running dask scheduler to use instead, such as "tcp://10.0.0.1:8786".
     """
     _check_positive(jobs)
     token = _IN_USE.set(Workers(jobs, scheduler))
@@ -79,12 +79,12 @@ def use_workers(*, jobs: int = 1, scheduler: str | None = None) -> Iterator[None
 
 
 def workers_of(n_jobs: int | None) -> Workers:
-    """Return the workers of an estimator with this `n_jobs`: those of `use_workers`, or so many processes."""
+    """Return the workers of an estimator: those of `use_workers`, or else `n_jobs` processes."""
     return _IN_USE.get() or Workers(effective_n_jobs(n_jobs))
 
 
 def effective_n_jobs(n_jobs: int | None) -> int:
-    """Return how many processes `n_jobs` stands for, as in scikit-learn: None is one, -1 all cores, -2 all but one.
+    """Return the number of processes for `n_jobs`, as in scikit-learn: None is 1, -1 all cores, -2 all but one.
 
     Examples
     --------
@@ -132,27 +132,27 @@ def as_completed(
     scheduler: str | None = None,
     catch: type[Exception] | tuple[()] = (),
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield every argument with its result, as soon as it is there.
+    """Yield every argument with its result, in the order in which tasks finish.
 
-    The function is sent once to every worker, an argument with every task. No argument is taken before a worker is
-    free for it, so `arguments` may be endless. A worker process that dies loses only its task, which is run again, up
-    to three times. When the caller stops iterating, all running tasks are given up.
+    The function is sent once to every worker, an argument with every task. An argument is taken only when a worker is
+    free, so `arguments` may be endless. If a worker process dies, its task runs again, up to three times in all. When
+    the caller stops iterating, all running tasks are cancelled.
 
     Parameters
     ----------
     function : callable
-        Of one argument. Workers get copies, in which large arrays are read-only. Bits can depend on the number of
-        threads, which differs between machines; `WithThreads` fixes it.
+        Takes one argument. Workers get copies, in which large arrays are read-only. The last bits of results can
+        depend on the number of threads, which differs between machines; `WithThreads` fixes it.
     arguments : iterable
-        None stands for an argument that has to wait for a result: it is asked for again after the next result.
+        None means that the next argument depends on a result: the iterator is asked again after the next result.
     jobs : int
-        Number of processes on this machine, which share its cores; 1 stays in this process.
+        Number of processes on this machine, which share its cores; 1 means this process.
     scheduler : str, optional
-        Address of a running dask scheduler, such as "tcp://10.0.0.1:8786"; each of its worker processes gets one task
-        at a time, and `jobs` does not count.
+        Address of a running dask scheduler, such as "tcp://10.0.0.1:8786"; each of its worker processes runs one
+        task at a time, and `jobs` is ignored.
     catch : exception class, optional
-        Exceptions to yield in the place of a result; any other exception of a task is raised here and stops the others.
-        A task that ends every worker is a `LostWorkerError`.
+        Exceptions to yield instead of a result; any other exception of a task is raised here and stops the others. A
+        task on which every worker died raises `LostWorkerError`.
 
     Examples
     --------
@@ -167,20 +167,20 @@ def as_completed(
         pool = DaskPool(function, scheduler)
     else:
         pool = SerialPool(function) if jobs == 1 else ProcessPool(function, jobs)
-    return results_of(pool, arguments, catch)
+    return collect_results(pool, arguments, catch)
 
 
-def results_of(
+def collect_results(
     pool: "Pool", arguments: Iterable[Any], catch: type[Exception] | tuple[()] = ()
 ) -> Iterator[tuple[Any, Any]]:
-    """Yield every argument with its result from a pool, and close the pool at the end: see `as_completed`."""
+    """Yield every argument with its result from a pool, and close the pool at the end; see `as_completed`."""
     arguments = iter(arguments)
     with closing(pool):
         while True:
             for argument in islice(arguments, pool.n_free()):
                 if argument is None:
                     if not pool.is_busy():
-                        raise ValueError("An argument waits for a result, but no task is running.")
+                        raise ValueError("An argument depends on a result, but no task is running.")
                     break
                 pool.submit(argument)
             if not pool.is_busy():
@@ -192,7 +192,7 @@ def results_of(
 
 
 class Finished(NamedTuple):
-    """A task that has ended: its argument with its result, or with the exception that it raised."""
+    """A finished task: its argument, with its result or its exception."""
 
     argument: Any
     result: Any = None
@@ -200,7 +200,7 @@ class Finished(NamedTuple):
 
 
 class Pool(Protocol):
-    """Workers with a function, each of which runs one task at a time."""
+    """Workers that run one function, each of them one task at a time."""
 
     def n_free(self) -> int:
         """Return how many workers are free."""
@@ -212,14 +212,14 @@ class Pool(Protocol):
         """Start a task; there must be a free worker."""
 
     def finished(self) -> Iterable[Finished]:
-        """Wait for tasks to end and return them; none if there may be new workers."""
+        """Wait for tasks and return the finished ones; none if there may be new workers."""
 
     def close(self) -> None:
-        """Give up all running tasks."""
+        """Cancel all running tasks."""
 
 
 class SerialPool:
-    """Run tasks in this process, which is the only worker.
+    """A pool with this process as its only worker.
 
     Parameters
     ----------
@@ -251,16 +251,16 @@ class SerialPool:
             return [Finished(argument, error=error)]
 
     def close(self) -> None:
-        """Do nothing: there is no task between two calls."""
+        """Do nothing, as no task runs between two calls."""
 
 
 class ProcessPool:
-    """Processes on this machine; one that dies does not end the others.
+    """Worker processes on this machine; if one dies, the others continue.
 
     Parameters
     ----------
     function : callable
-        Written once to a temporary folder; large arrays in it are mapped into memory, which the processes share.
+        Written once to a temporary folder; the processes share its large arrays by memory mapping.
     jobs : int
         Number of processes.
     """
@@ -275,7 +275,7 @@ class ProcessPool:
         except BaseException:
             self.close()
             raise
-        # loky replaces a process that has grown, as by decoded images, between two tasks: nothing to tell the user.
+        # loky replaces a process whose memory has grown between two tasks; users need no warning about it.
         warnings.filterwarnings("ignore", message="A worker (stopped|was restarted) while some jobs")
 
     def n_free(self) -> int:
@@ -291,7 +291,7 @@ class ProcessPool:
         self._start(self._free.pop(), argument, 1)
 
     def finished(self) -> list[Finished]:
-        """Wait for at least one task to end; those whose process died start again."""
+        """Wait for at least one task; restart tasks whose process died."""
         found: list[Finished] = []
         while not found:
             for future in wait(self._running, return_when=FIRST_COMPLETED).done:
@@ -309,9 +309,9 @@ class ProcessPool:
         from loky import ProcessPoolExecutor
 
         if executor is None:
-            # An executor for each process: loky gives up all tasks of an executor when one of its processes dies.
+            # One executor per process: loky cancels all tasks of an executor when one of its processes dies.
             environment = dict.fromkeys(_THREAD_VARIABLES, str(self._n_threads))
-            executor = ProcessPoolExecutor(max_workers=1, initializer=_leave_interrupts_to_parent, env=environment)
+            executor = ProcessPoolExecutor(max_workers=1, initializer=_ignore_interrupts, env=environment)
         self._running[executor.submit(_run_from_folder, str(self._folder), argument)] = executor, argument, n_tries
 
     def _collect(self, future: Future[Any]) -> list[Finished]:
@@ -332,20 +332,20 @@ class ProcessPool:
 
 
 class DaskPool:
-    """The worker processes of a running dask cluster, however many there are at the moment.
+    """The worker processes of a running dask cluster; their number may change.
 
     Parameters
     ----------
     function : callable
-        Sent once; workers pass it on to each other.
+        Sent once; workers send it to each other.
     address : str
-        Of the scheduler.
+        Address of the scheduler.
     seconds_to_answer : float
-        After which a scheduler is given up.
+        Time after which a scheduler that does not answer is given up.
     seconds_without_workers : float
-        After which a cluster is given up, at the start or later; a batch system may take a while to replace a worker.
+        Time after which a cluster without workers is given up; a batch system may take long to replace a worker.
     expected : mapping of str, optional
-        Versions that every worker must have; those of this process if it is left out.
+        Package versions that every worker must have; by default those of this process.
     """
 
     def __init__(
@@ -357,7 +357,7 @@ class DaskPool:
         seconds_without_workers: float = 60.0,
         expected: Mapping[str, str] | None = None,
     ) -> None:
-        content = _pickled(function)
+        content = _pickle(function)
         self._dask, self._distributed = _dask_packages()
         self._address, self._expected = address, versions() if expected is None else expected
         self._seconds_to_answer, self._seconds_without_workers = seconds_to_answer, seconds_without_workers
@@ -373,10 +373,10 @@ class DaskPool:
             raise
 
     def n_free(self) -> int:
-        """Return how many workers are free; with no task running at least one, even if others use it."""
-        workers, given = self._workers(), {worker for _, worker in self._running.values()}
+        """Return how many workers are free; at least one if no task is running, even if other clients use it."""
+        workers, busy = self._workers(), {worker for _, worker in self._running.values()}
         own = {self._function.key}
-        self._free = [worker for worker, tasks in workers.items() if own.issuperset(tasks) and worker not in given]
+        self._free = [worker for worker, tasks in workers.items() if own.issuperset(tasks) and worker not in busy]
         if not self._free and not self._running:
             self._free = list(workers)[:1]
         return len(self._free)
@@ -388,7 +388,7 @@ class DaskPool:
     def submit(self, argument: Any) -> None:
         """Give a task to a free worker.
 
-        The scheduler by itself prefers workers that have the function already, and leaves others idle.
+        The scheduler itself prefers workers that already have the function, and leaves others idle.
         """
         worker = self._free.pop()
         options = {"workers": [worker], "allow_other_workers": True, "pure": False}
@@ -396,9 +396,9 @@ class DaskPool:
             self._running[self._client.submit(_run, self._function, argument, **options)] = argument, worker
 
     def finished(self) -> list[Finished]:
-        """Wait for tasks to end, but not for long, as there may be new workers.
+        """Wait for tasks, but not for long, as there may be new workers.
 
-        The scheduler gives the tasks of a worker that died to others.
+        The scheduler itself restarts the tasks of a worker that died.
         """
         with self._connection(), self._client.as_current(), suppress(TimeoutError):
             self._distributed.wait(list(self._running), timeout=_POLL_SECONDS, return_when="FIRST_COMPLETED")
@@ -406,13 +406,13 @@ class DaskPool:
             return [self._collect(future) for future in list(self._running) if future.done()]
 
     def close(self) -> None:
-        """Cancel tasks that have not started, and disconnect; the results of those that run are dropped."""
+        """Cancel tasks that have not started, and disconnect; the results of running tasks are dropped."""
         with suppress(OSError, CancelledError, TimeoutError, RuntimeError):
             self._client.cancel(list(self._running), force=True)
         self._client.close(timeout=2)
 
     def _send(self, content: bytes) -> Any:
-        """Return the future of the function: a task, as scattered data would be gone with the last worker."""
+        """Send the function and return its future; as a task, because scattered data is lost with the last worker."""
         with self._connection(), self._dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
             return self._client.submit(pickle.loads, content, pure=False)
 
@@ -430,12 +430,12 @@ class DaskPool:
     def _connect(self) -> Any:
         _check_address(self._address, self._distributed)
         try:
-            # A client that cannot connect waits again and prints a traceback when it is closed; so try first.
-            with ThreadPoolExecutor(1) as other_thread:  # a notebook runs an event loop in this one
+            # A client that cannot connect waits, and prints a traceback when it is closed; so try to connect first.
+            with ThreadPoolExecutor(1) as other_thread:  # in a notebook, this thread runs an event loop
                 trial = _try_connection(self._address, self._distributed, self._seconds_to_answer)
                 other_thread.submit(asyncio.run, trial).result()
             return self._distributed.Client(self._address, timeout=self._seconds_to_answer, set_as_default=False)
-        except Exception as error:  # every protocol has its own exceptions
+        except Exception as error:  # each protocol has its own exceptions
             reason = str(error) or f"nothing came back for {self._seconds_to_answer:.0f} seconds"
             raise ConnectionError(
                 f"No dask scheduler answers at {self._address} ({reason}); start one with `dask scheduler`, which"
@@ -444,7 +444,7 @@ class DaskPool:
 
     @contextmanager
     def _connection(self) -> Iterator[None]:
-        """Name the scheduler in the error when it goes away."""
+        """Raise an error that names the scheduler if the connection is lost."""
         try:
             yield
         except (OSError, CancelledError) as error:
@@ -453,7 +453,7 @@ class DaskPool:
             raise ConnectionError(f"The connection to the dask scheduler at {self._address} is lost.") from error
 
     def _workers(self) -> dict[str, Any]:
-        """Return the addresses of all workers, at least one, with their tasks; check those that are new."""
+        """Return the tasks of all workers by address; wait for at least one worker, and check new ones."""
         with self._connection():
             workers = self._client.processing()
             if not workers:
@@ -474,20 +474,20 @@ class DaskPool:
             ) from error
 
     def _check_workers(self, n_threads: dict[str, int]) -> None:
-        """Refuse new workers with other versions, which would have other results; `n_threads` by worker."""
+        """Refuse new workers with other package versions, whose results could differ; `n_threads` by worker."""
         if not n_threads:
             return
         for worker, found in self._client.run(versions, workers=list(n_threads), on_error="return").items():
             if isinstance(found, ImportError):
                 raise ImportError(f"Worker {worker} has no lmfcn ({found}); install the same version there as here.")
             if isinstance(found, Exception):
-                continue  # the worker has ended
+                continue  # the worker has stopped
             _check_versions(worker, found, self._expected)
             self._known.add(worker)
         if max(n_threads.values()) > 1:
             warnings.warn(
-                f"A worker has {max(n_threads.values())} threads, but gets one task at a time; with"
-                " `dask worker --nworkers N --nthreads 1` there are N at a time.",
+                f"A worker has {max(n_threads.values())} threads, but runs one task at a time; with"
+                " `dask worker --nworkers N --nthreads 1` N tasks run at a time.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -513,8 +513,8 @@ def _lost_worker(argument: Any, n_times: int) -> LostWorkerError:
     )
 
 
-def _pickled(function: Callable[[Any], Any], keep_buffer: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
-    """Return a function as bytes for `pickle.loads`; arrays for which `keep_buffer` returns False are left out."""
+def _pickle(function: Callable[[Any], Any], keep_buffer: Callable[[pickle.PickleBuffer], Any] | None = None) -> bytes:
+    """Pickle a function; arrays for which `keep_buffer` returns False are left out."""
     import cloudpickle
 
     try:
@@ -524,7 +524,7 @@ def _pickled(function: Callable[[Any], Any], keep_buffer: Callable[[pickle.Pickl
 
 
 def _write_function(function: Callable[[Any], Any], folder: Path) -> None:
-    """Write a function with its large arrays for `_read_function` in other processes."""
+    """Write a function and its large arrays, for `_read_function` in other processes."""
     arrays: list[pickle.PickleBuffer] = []
 
     def keep_buffer(array: pickle.PickleBuffer) -> bool:
@@ -532,7 +532,7 @@ def _write_function(function: Callable[[Any], Any], folder: Path) -> None:
         arrays.extend([array] if large else [])
         return not large
 
-    content = _pickled(function, keep_buffer)
+    content = _pickle(function, keep_buffer)
     for number, array in enumerate(arrays):
         with (folder / f"{number}.array").open("wb") as file:
             file.write(array.raw())
@@ -551,7 +551,7 @@ def _run_from_folder(folder: str, argument: Any) -> Any:
     return _run(_read_function(Path(folder)), argument)
 
 
-def _leave_interrupts_to_parent() -> None:
+def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -565,7 +565,7 @@ def _dask_packages() -> tuple[Any, Any]:
 
 
 def _check_address(address: str, distributed: Any) -> None:
-    """Refuse what cannot be the address of a scheduler, before waiting for an answer."""
+    """Refuse an invalid address of a scheduler, before waiting for an answer."""
     example = "tcp://10.0.0.1:8786, which `dask scheduler` prints"
     if address.startswith(("http://", "https://")):
         raise ValueError(f"{address} looks like the dashboard's address; give the scheduler's, such as {example}.")
@@ -586,7 +586,7 @@ def _check_versions(worker: str, found: Mapping[str, str], expected: Mapping[str
 
 
 async def _try_connection(address: str, distributed: Any, seconds: float) -> None:
-    """Connect and disconnect; fails in time also if somebody listens and does not answer."""
+    """Connect and disconnect; fail after some seconds even if a server listens but does not answer."""
     options = distributed.Security().get_connection_args("client")
     async with asyncio.timeout(seconds):
         connection = await distributed.comm.connect(address, timeout=seconds, **options)

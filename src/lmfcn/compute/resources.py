@@ -1,4 +1,4 @@
-"""Devices and memory of this machine: which devices work, in which precision, and what fits.
+"""Resources of this machine: which devices work, how many threads compute, and how much memory is free.
 
 Apple's MPS has no double precision. Everything that needs it goes through the functions below, so that no number in
 double precision ever meets such a device.
@@ -8,31 +8,290 @@ import ctypes
 import functools
 import os
 import platform
-from collections.abc import Callable, Iterable, MutableMapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.nn.functional import batch_norm, conv2d, max_pool2d
+
+from lmfcn.compute.parallel import use_workers
+
+Argument = TypeVar("Argument")
+Result = TypeVar("Result")
+
+CPU = torch.device("cpu")
+
+_TOLERANCE = 0.01
+"""Share of the largest number by which a device may differ from the CPU; CUDA's short formats (TF32) need a tenth."""
+
+_PROCESS_LOCK = threading.RLock()
+"""The number of threads and the computing time belong to the whole process."""
+_THIS_THREAD = threading.local()
 
 # Names and numbers of glibc: its manual, and malloc.h.
 _MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1
 _VARIABLES = {"MALLOC_MMAP_THRESHOLD_": 2**30, "MALLOC_TRIM_THRESHOLD_": 2**31 - 1}
 
 
+def check_device(device: str | torch.device = "auto") -> torch.device:
+    """Return the device with that name, after a check that it exists and computes correctly.
+
+    Parameters
+    ----------
+    device : str or torch.device
+        A name that torch knows, such as "cpu", "cuda", "cuda:1" or "mps". "auto" takes an accelerator where there is
+        one that works, and else the CPU.
+
+    Examples
+    --------
+    >>> check_device("cpu")
+    device(type='cpu')
+    """
+    if device == "auto":
+        return first_working(_accelerators())
+    try:
+        found = torch.device(device)
+        torch.empty(0, device=found)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        names = ", ".join(available_devices())
+        raise ValueError(f"device must be 'auto' or an available device ({names}), got {device!r}.") from error
+    fault = None if found == CPU else _known_fault(found)
+    if fault is not None:
+        raise ValueError(f"The device {str(found)!r} cannot be used ({fault}); choose 'cpu' or 'auto'.")
+    return found
+
+
+def available_devices() -> list[str]:
+    """Return the names of all devices that torch finds on this machine, the CPU first."""
+    names, count = [str(device) for device in _accelerators()], torch.accelerator.device_count()
+    return ["cpu", *(names if count < 2 else [f"{name}:{number}" for name in names for number in range(count)])]
+
+
+def first_working(
+    candidates: Iterable[torch.device], fault: Callable[[torch.device], str | None] | None = None
+) -> torch.device:
+    """Return the first candidate that works, or the CPU; `fault` returns why one does not (default: `find_fault`)."""
+    return next((device for device in candidates if (fault or _known_fault)(device) is None), CPU)
+
+
+def find_fault(device: torch.device) -> str | None:
+    """Return why a device cannot be used, or None if a small computation gives nearly the same result as on the CPU.
+
+    Only a computation shows that a driver, or a graphics card, is too old for this version of torch.
+    """
+    try:
+        found = _small_computation(device)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        return (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
+    for name, expected in _small_computation(CPU).items():
+        limit = _TOLERANCE * float(expected.abs().max())
+        if not float((found[name] - expected).abs().max()) <= limit:  # also refuses NaN
+            return f"its {name} differ from those of the CPU"
+    return None
+
+
+_known_fault = functools.cache(find_fault)
+
+
+def _accelerators() -> list[torch.device]:
+    found = torch.accelerator.current_accelerator(check_available=True)
+    return [] if found is None else [found]
+
+
+def _small_computation(device: torch.device) -> dict[str, Tensor]:
+    """Run the operations of training and prediction on a device; return results in double precision on the CPU."""
+    generator = torch.Generator().manual_seed(0)  # leaves the global one unchanged
+    pixels = torch.randint(256, (6, 12, 12, 2), generator=generator, dtype=torch.uint8).to(device)
+    filters = torch.randn(8, 2, 3, 3, generator=generator).to(device, memory_format=torch.channels_last)
+    with torch.inference_mode(False), torch.enable_grad():
+        filters = filters.detach().clone().requires_grad_()
+        convolved = conv2d(pixels.permute(0, 3, 1, 2).to(torch.float32) / 255, filters, padding=1)
+        normalised = batch_norm(convolved, None, None, training=True)
+        latents = max_pool2d(normalised, 3, stride=2, padding=1).relu().mean(dim=(2, 3))
+        precise = to_precise(latents)
+        lengths = precise.square().sum(dim=1)
+        kernel = (2 * precise @ precise.T - lengths - lengths[:, None]).exp()
+        kernel.sum().backward()
+    results = {"latents": latents, "kernels": kernel, "gradients": filters.grad}
+    return {name: to_cpu_double(result.detach()) for name, result in results.items() if result is not None}
+
+
+def has_double(device: torch.device) -> bool:
+    """Return whether a device has double precision."""
+    return device.type != "mps"
+
+
+def to_precise(tensor: Tensor) -> Tensor:
+    """Return a tensor in double precision, or as it is on a device that has none."""
+    return tensor.double() if has_double(tensor.device) else tensor
+
+
+def to_cpu_double(tensor: Tensor) -> Tensor:
+    """Return a tensor in double precision on the CPU, for small tensors and for NumPy."""
+    return tensor.cpu().double()
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a tensor on a device, in single precision instead of double if it has none."""
+    if tensor.dtype == torch.float64 and not has_double(device):
+        tensor = tensor.float()
+    return tensor.to(device)
+
+
+def to_like(tensor: Tensor, other: Tensor) -> Tensor:
+    """Return a tensor with the device and the dtype of another; converted on a device that has double precision."""
+    if has_double(tensor.device):
+        return tensor.to(other.dtype).to(other.device)
+    return tensor.to(other.device).to(other.dtype)
+
+
+class ThreadCounts(NamedTuple):
+    """Numbers of threads that one fit uses.
+
+    Attributes
+    ----------
+    process : int
+        For everything except the training of networks.
+    network : int
+        For the training of each network.
+    """
+
+    process: int
+    network: int
+
+    def __str__(self) -> str:
+        per_network = "" if self.network == self.process else f", {self.network} per network"
+        return f"{self.process} thread{'s' * (self.process != 1)}{per_network}"
+
+
+@dataclass(frozen=True)
+class WithThreads(Generic[Argument, Result]):
+    """A function that always runs with the same number of threads, in a single process.
+
+    Several threads round sums of floating-point numbers differently from one thread, so the bits of a trained network
+    depend on the number of threads. With a fixed number they depend neither on the cores of a machine nor on its load.
+    Estimators inside the function treat any `n_jobs` as 1.
+
+    Parameters
+    ----------
+    function : callable
+        Of one argument.
+    n_threads : int
+
+    Examples
+    --------
+    >>> WithThreads(abs, 1)(-3)
+    3
+    """
+
+    function: Callable[[Argument], Result]
+    n_threads: int = 1
+
+    def __call__(self, argument: Argument) -> Result:
+        """Call the function."""
+        with _PROCESS_LOCK, use_threads(self.n_threads), use_workers(jobs=1):
+            return self.function(argument)
+
+
+@contextmanager
+def use_threads(count: int) -> Iterator[None]:
+    """Compute with `count` threads inside the block: those of PyTorch and of BLAS and OpenMP libraries.
+
+    Blocks may be nested, and several threads of a process may enter and leave them in any order: the numbers from
+    before the first block are restored when the last one ends. While blocks with different counts overlap in several
+    threads, PyTorch keeps to the count of each thread, and BLAS to that of the last block that was entered.
+
+    Examples
+    --------
+    >>> import torch
+    >>> with use_threads(1):
+    ...     torch.get_num_threads()
+    1
+    """
+    outer = getattr(_THIS_THREAD, "count", None)
+    _THREAD_BLOCKS.enter(count)
+    _THIS_THREAD.count = count
+    try:
+        yield
+    finally:
+        _THIS_THREAD.count = outer
+        _THREAD_BLOCKS.leave(count, outer)
+
+
+class _ThreadBlocks:
+    """The open blocks of `use_threads` in this process, and the counts to restore after the last of them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: list[int] = []
+        self._n_before = 0
+        self._libraries_before: list[tuple[Any, int]] = []
+
+    def enter(self, count: int) -> None:
+        """Set the counts of this process and of this thread."""
+        with self._lock:
+            n_now, libraries = torch.get_num_threads(), _thread_libraries()
+            if not self._counts:
+                self._n_before = n_now
+                self._libraries_before = [(library, library.num_threads) for library in libraries]
+            self._counts.append(count)
+            self._set(libraries, count)
+
+    def leave(self, count: int, outer: int | None) -> None:
+        """Go back to the blocks that are still open, and this thread to its `outer` block, if it is in one."""
+        with self._lock:
+            self._counts.remove(count)
+            if not self._counts:
+                for library, n_before in self._libraries_before:
+                    _set_library(library, n_before)
+                torch.set_num_threads(self._n_before)
+                return
+            libraries = _thread_libraries()
+            self._set(libraries, self._counts[-1])
+            # OpenMP has a count for every thread of a process, which only that thread can set.
+            for library in libraries:
+                if library.user_api == "openmp":
+                    _set_library(library, self._n_before if outer is None else outer)
+
+    def _set(self, libraries: list[Any], count: int) -> None:
+        for library in libraries:
+            _set_library(library, count)
+        torch.set_num_threads(count)
+
+
+def _thread_libraries() -> list[Any]:
+    from threadpoolctl import ThreadpoolController
+
+    return list(ThreadpoolController().lib_controllers)
+
+
+def _set_library(library: Any, count: int) -> None:
+    library.set_num_threads(count)
+    # From threadpoolctl 3.8 on, only the first thread that sets OpenBLAS may set it again, until it releases it.
+    if hasattr(library, "clear_controlling_thread"):
+        library.clear_controlling_thread()
+
+
+_THREAD_BLOCKS = _ThreadBlocks()
+
+
 def reuse_freed_memory(environment: MutableMapping[str, str] = os.environ) -> None:
     """Let the C library keep freed memory for the next request, in this process and in those that it starts.
 
-    glibc hands every block of more than 32 MiB straight back to the system, and the next one comes as fresh pages that
-    have to be zeroed. The activations of a batch are such blocks. It is a setting of the whole process that cannot be
-    set back, so only our own commands make it, once at their start; `fit` leaves the process of a user as it is. What
-    the user has set by environment variables stays, and elsewhere than with glibc nothing is changed.
+    glibc returns every freed block of more than 32 MiB to the system, and the next one consists of fresh pages that
+    must be zeroed. The activations of a batch are such blocks. The setting applies to the whole process and cannot be
+    undone, so only our own commands set it, once at their start; `fit` does not change the process of a user.
+    Environment variables that the user has set win. Without glibc nothing changes.
 
     Parameters
     ----------
     environment : mapping of str
-        Variables that new processes get, in which the setting is written down for them.
+        Environment of new processes, which passes the setting on to them.
     """
     library = _glibc()
     if library is None or any(name in environment for name in _VARIABLES):
@@ -53,10 +312,9 @@ def _glibc() -> Any:
 
 
 def check_kernel_memory(n_images: int) -> None:
-    """Refuse a training set whose kernel would not fit into the free memory, before any work is done.
+    """Refuse a training set whose kernel matrix does not fit into the free memory, before any work is done.
 
-    Distances, kernel and the parts of it that cross-validation takes make about four n x n matrices of double
-    precision at the peak.
+    Distances, the kernel and its parts in cross-validation need up to about four n x n matrices in double precision.
     """
     needed, free = 4 * 8 * n_images**2, free_memory()
     if free is not None and needed > free:
@@ -67,127 +325,9 @@ def check_kernel_memory(n_images: int) -> None:
 
 
 def free_memory() -> int | None:
-    """Return how many bytes programs can still get without swapping, or None where the system does not tell."""
+    """Return how many bytes are available without swapping, or None if the system does not report it."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
     except (OSError, StopIteration, ValueError):
         return None
-
-
-CPU = torch.device("cpu")
-
-_TOLERANCE = 0.01
-"""Share of the largest number by which a device may differ from the CPU; CUDA's short formats (TF32) need a tenth."""
-
-
-def check_device(device: str | torch.device = "auto") -> torch.device:
-    """Return the device of that name, which is there and able to compute.
-
-    Parameters
-    ----------
-    device : str or torch.device
-        A name that torch knows, such as "cpu", "cuda", "cuda:1" or "mps". "auto" takes an accelerator where there is
-        one that works, else the CPU.
-
-    Examples
-    --------
-    >>> check_device("cpu")
-    device(type='cpu')
-    """
-    if device == "auto":
-        return first_able(_accelerators())
-    try:
-        found = torch.device(device)
-        torch.empty(0, device=found)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        names = ", ".join(available_devices())
-        raise ValueError(f"device must be 'auto' or one of those that are here ({names}), got {device!r}.") from error
-    fault = None if found == CPU else _known_fault(found)
-    if fault is not None:
-        raise ValueError(f"The device {str(found)!r} is here but cannot be used ({fault}); take 'cpu' or 'auto'.")
-    return found
-
-
-def available_devices() -> list[str]:
-    """Return the names of all devices that torch has here, the CPU first."""
-    names, count = [str(device) for device in _accelerators()], torch.accelerator.device_count()
-    return ["cpu", *(names if count < 2 else [f"{name}:{number}" for name in names for number in range(count)])]
-
-
-def first_able(
-    candidates: Iterable[torch.device], fault: Callable[[torch.device], str | None] | None = None
-) -> torch.device:
-    """Return the first candidate without a `fault`, by default that of `fault_of`, or the CPU if all have one."""
-    return next((device for device in candidates if (fault or _known_fault)(device) is None), CPU)
-
-
-def fault_of(device: torch.device) -> str | None:
-    """Return why a device cannot be used, or None if a small computation works there and ends near the CPU's result.
-
-    A driver, or a graphics card that is too old for this version of torch, is only found out that way.
-    """
-    try:
-        found = _small_computation(device)
-    except (RuntimeError, AssertionError, TypeError) as error:
-        return (str(error) or type(error).__name__).splitlines()[0].rstrip(".")
-    for name, expected in _small_computation(CPU).items():
-        limit = _TOLERANCE * float(expected.abs().max())
-        if not float((found[name] - expected).abs().max()) <= limit:  # which NaN is not either
-            return f"its {name} differ from those of the CPU"
-    return None
-
-
-_known_fault = functools.cache(fault_of)
-
-
-def _accelerators() -> list[torch.device]:
-    found = torch.accelerator.current_accelerator(check_available=True)
-    return [] if found is None else [found]
-
-
-def _small_computation(device: torch.device) -> dict[str, Tensor]:
-    """Do on a device what training and prediction are made of; return results in double precision on the CPU."""
-    generator = torch.Generator().manual_seed(0)  # the global one is left alone
-    pixels = torch.randint(256, (6, 12, 12, 2), generator=generator, dtype=torch.uint8).to(device)
-    filters = torch.randn(8, 2, 3, 3, generator=generator).to(device, memory_format=torch.channels_last)
-    with torch.inference_mode(False), torch.enable_grad():
-        filters = filters.detach().clone().requires_grad_()
-        convolved = conv2d(pixels.permute(0, 3, 1, 2).to(torch.float32) / 255, filters, padding=1)
-        normalised = batch_norm(convolved, None, None, training=True)
-        latents = max_pool2d(normalised, 3, stride=2, padding=1).relu().mean(dim=(2, 3))
-        precise = to_precise(latents)
-        lengths = precise.square().sum(dim=1)
-        kernel = (2 * precise @ precise.T - lengths - lengths[:, None]).exp()
-        kernel.sum().backward()
-    results = {"latents": latents, "kernels": kernel, "gradients": filters.grad}
-    return {name: to_cpu_double(result.detach()) for name, result in results.items() if result is not None}
-
-
-def has_double(device: torch.device) -> bool:
-    """Tell whether a device knows double precision."""
-    return device.type != "mps"
-
-
-def to_precise(tensor: Tensor) -> Tensor:
-    """Return a tensor in double precision, or as it is on a device that has none."""
-    return tensor.double() if has_double(tensor.device) else tensor
-
-
-def to_cpu_double(tensor: Tensor) -> Tensor:
-    """Return a tensor in double precision on the CPU: for few numbers, and for NumPy."""
-    return tensor.cpu().double()
-
-
-def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return a tensor on a device, in single precision instead of double if it has none."""
-    if tensor.dtype == torch.float64 and not has_double(device):
-        tensor = tensor.float()
-    return tensor.to(device)
-
-
-def to_like(tensor: Tensor, other: Tensor) -> Tensor:
-    """Return a tensor with the device and the dtype of another; converted where double precision is known."""
-    if has_double(tensor.device):
-        return tensor.to(other.dtype).to(other.device)
-    return tensor.to(other.device).to(other.dtype)

@@ -1,4 +1,4 @@
-"""A fitted model for other programs: ONNX and torch.export, each compared with the model before it is written."""
+"""Export a fitted model to ONNX or torch.export; each file is compared with the model before it is written."""
 
 from lmfcn.export.agreement import Agreement, DisagreementError
 from lmfcn.export.exported_files import export_onnx, export_torch

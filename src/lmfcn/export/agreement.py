@@ -1,4 +1,4 @@
-"""Check that an exported file gives the model's own predictions, on generated and user images."""
+"""Check that an exported file predicts the same as the model, on generated and user images."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,49 +13,138 @@ from lmfcn.export.graph import fixed_sides
 from lmfcn.model import TextureModel
 from lmfcn.util.progress import item_progress
 
+TOLERANCE = 1e-4
+
+Predictions = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Labels (n,), scores (n, n_scores) and probabilities (n, n_classes)."""
+
 SIZES = ((8, 8), (9, 31), (16, 16), (33, 50), (64, 64), (100, 81), (128, 192), (500, 333))
 _FULL_SCALE = {"uint8": 255, "uint16": 65535}
-_N_DRAWN = 8
-_LARGEST_DRAWN = 64
+_N_GENERATED = 8
+_LARGEST_GENERATED = 64
 _STEPS = 15
 _STEP_SIZE = 0.08
 _MOST_PIXELS = 2**15
-_MOST_OF_THE_USERS = 64
-_AT_ONCE = 16
+_MOST_USER_IMAGES = 64
+_BATCH_SIZE = 16
 
 
-def all_batches(model: TextureModel, X: Any = None) -> list[np.ndarray]:
-    """Return what a file is compared on: batches of our own and, if there are any, of the user's images."""
+class DisagreementError(ValueError):
+    """An exported file predicts something else than the model."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Result of the comparison between a model and its exported file.
+
+    Attributes
+    ----------
+    n_images, n_sizes : int
+    n_labels : int
+        How many of the classes were predicted.
+    largest_difference : float
+        Of scores and probabilities.
+    """
+
+    n_images: int
+    n_sizes: int
+    n_labels: int
+    largest_difference: float
+
+
+def compare(
+    model: TextureModel,
+    run: Callable[[np.ndarray], Predictions],
+    batches: Sequence[np.ndarray],
+    tolerance: float = TOLERANCE,
+    *,
+    verbose: bool = False,
+) -> Agreement:
+    """Compare the predictions of a file with those of the model; raise if they disagree.
+
+    Parameters
+    ----------
+    model : TextureModel
+    run : callable
+        Returns the labels, scores and probabilities of the file for images (b, h, w, c).
+    batches : sequence of arrays
+    tolerance : float
+        Largest accepted difference of scores and probabilities; all labels must be equal.
+    verbose : bool
+        Whether to show a progress bar.
+    """
+    labels: set[object] = set()
+    largest = 0.0
+    with item_progress("Comparing", len(batches), visible=verbose) as advance:
+        for batch in batches:
+            expected, found = _predict(model, batch), run(batch)
+            largest = max(largest, _difference(expected, found, tolerance))
+            labels.update(expected[0].tolist())
+            advance()
+    n_sizes = len({batch.shape[1:3] for batch in batches})
+    return Agreement(sum(map(len, batches)), n_sizes, len(labels), largest)
+
+
+def _predict(model: TextureModel, images: np.ndarray) -> Predictions:
+    X = images.reshape(len(images), -1) if model.form.row_shape is not None else images
+    return model.predict(X), model.decision_function(X).reshape(len(images), -1), model.predict_proba(X)
+
+
+def _difference(expected: Predictions, found: Predictions, tolerance: float) -> float:
+    """Return the largest difference between numbers; raise if it is too large or a label differs."""
+    pairs = list(zip(expected[1:], found[1:], strict=True))
+    if any(one.shape != other.shape for one, other in pairs):
+        raise DisagreementError("The exported file does not return one row of numbers per image; nothing was written.")
+    difference = max(float(np.abs(one - other).max()) for one, other in pairs)
+    if not difference <= tolerance:  # also refuses NaN
+        raise DisagreementError(
+            f"The exported file disagrees with the model by {difference:.2g}, more than the tolerance {tolerance:g};"
+            " nothing was written. If you need only labels, allow a larger tolerance."
+        )
+    n_wrong = sum(one != other for one, other in zip(expected[0].tolist(), found[0].tolist(), strict=True))
+    if n_wrong:
+        raise DisagreementError(
+            f"The exported file predicts other labels than the model for {n_wrong} of {len(expected[0])} images;"
+            " nothing was written."
+        )
+    return difference
+
+
+def comparison_batches(model: TextureModel, X: Any = None) -> list[np.ndarray]:
+    """Return the batches to compare on: generated ones and, if given, some of the user's images."""
     return [*sample_batches(model), *(() if X is None else user_batches(model, X))]
 
 
 def sample_batches(model: TextureModel) -> list[np.ndarray]:
     """Return batches (b, h, w, c) of several sizes: textures like those of training, and noise.
 
-    The training images are not in a model. Noise alone would be far from all of its support vectors, where every
-    score is the same, so that a comparison would compare nothing. So are textures that were drawn for another size,
-    as the zeros around an image take part; only large images repeat those of a smaller size.
+    A model does not contain its training images. Noise alone is far from all support vectors, where all scores are
+    equal, so that a comparison would show nothing. The same holds for textures generated for another size, because of
+    the zero padding around an image; only large images repeat textures of a smaller size.
     """
     generator = torch.Generator().manual_seed(0)
     heights, widths = fixed_sides(model.form)
     sizes = sorted({(heights or height, widths or width) for height, width in SIZES})
-    drawn = {size: (heights or min(size[0], _LARGEST_DRAWN), widths or min(size[1], _LARGEST_DRAWN)) for size in sizes}
-    textures = {size: draw_textures(model, size, generator) for size in sorted(set(drawn.values()))}
+    drawn = {
+        size: (heights or min(size[0], _LARGEST_GENERATED), widths or min(size[1], _LARGEST_GENERATED))
+        for size in sizes
+    }
+    textures = {size: generate_textures(model, size, generator) for size in sorted(set(drawn.values()))}
     return [_batch(model.form.pixels, textures[drawn[size]], size, generator) for size in sizes]
 
 
-def draw_textures(model: TextureModel, size: tuple[int, int], generator: torch.Generator) -> Tensor:
-    """Return textures (n, c, h, w) that the networks see as they saw some of the support vectors.
+def generate_textures(model: TextureModel, size: tuple[int, int], generator: torch.Generator) -> Tensor:
+    """Return textures (n, c, h, w) whose latents are close to those of some support vectors.
 
-    Steps against the gradient turn noise into images whose latents lie near those of support vectors.
+    Gradient descent on the pixels turns noise into such images.
     """
     networks = fold_batch_norm(model.networks)
-    targets = model.support_latents[torch.from_numpy(spread_out(len(model.support_latents), _N_DRAWN))]
+    targets = model.support_latents[torch.from_numpy(spread_out(len(model.support_latents), _N_GENERATED))]
     pixels = torch.rand(len(targets), model.form.channels, *size, generator=generator).requires_grad_()
     optimizer = torch.optim.Adam([pixels], lr=_STEP_SIZE)
     for _ in range(_STEPS):
         latents = model.decision.scale.apply(networks(pixels))
-        # The logarithm gives every image the same say, however far it still is.
+        # The logarithm gives every image the same weight, whatever its distance.
         distance = (latents - targets.to(latents)).square().sum(dim=1).clamp(min=1e-12).log().sum()
         (pixels.grad,) = torch.autograd.grad(distance, [pixels])
         optimizer.step()
@@ -65,7 +154,7 @@ def draw_textures(model: TextureModel, size: tuple[int, int], generator: torch.G
 
 
 def _batch(kind: str, textures: Tensor, size: tuple[int, int], generator: torch.Generator) -> np.ndarray:
-    """Return as many textures and images of noise of one size as are checked quickly, at least one texture."""
+    """Return a batch of textures and noise of one size, small enough to be fast, with at least one texture."""
     n_images = max(1, min(2 * len(textures), _MOST_PIXELS // (size[0] * size[1])))
     repeats = [-(-side // drawn) for side, drawn in zip(size, textures.shape[2:], strict=True)]
     tiled = textures.roll(size[0], dims=0)[: -(-n_images // 2)].repeat(1, 1, *repeats)[:, :, : size[0], : size[1]]
@@ -79,94 +168,7 @@ def _batch(kind: str, textures: Tensor, size: tuple[int, int], generator: torch.
 
 
 def user_batches(model: TextureModel, X: Any) -> Iterator[np.ndarray]:
-    """Read up to 64 of the user's images, at even distances, as batches (b, h, w, c) in the model's form."""
+    """Read up to 64 of the user's images, evenly spaced, as batches (b, h, w, c) in the form of the model."""
     images = model.form.load(X)
-    for positions in equal_size_batches(images, spread_out(len(images), _MOST_OF_THE_USERS), _AT_ONCE):
+    for positions in equal_size_batches(images, spread_out(len(images), _MOST_USER_IMAGES), _BATCH_SIZE):
         yield take(images, positions)
-
-
-TOLERANCE = 1e-4
-
-Answers = tuple[np.ndarray, np.ndarray, np.ndarray]
-"""Labels (n,), scores (n, n_scores) and probabilities (n, n_classes)."""
-
-
-class DisagreementError(ValueError):
-    """An exported file does not answer as the model does."""
-
-
-@dataclass(frozen=True)
-class Agreement:
-    """What a comparison between a model and its exported file found.
-
-    Attributes
-    ----------
-    n_images, n_sizes : int
-    n_labels : int
-        How many of the classes were among the answers.
-    largest_difference : float
-        Between two scores, or two probabilities.
-    """
-
-    n_images: int
-    n_sizes: int
-    n_labels: int
-    largest_difference: float
-
-
-def compare(
-    model: TextureModel,
-    run: Callable[[np.ndarray], Answers],
-    batches: Sequence[np.ndarray],
-    tolerance: float = TOLERANCE,
-    *,
-    verbose: bool = False,
-) -> Agreement:
-    """Return how well a file's answers agree with the model's, or raise if they do not.
-
-    Parameters
-    ----------
-    model : TextureModel
-    run : callable
-        Gives the file's labels, scores and probabilities of images (b, h, w, c).
-    batches : sequence of arrays
-    tolerance : float
-        The largest difference of scores and probabilities that is accepted; labels must all be equal.
-    verbose : bool
-        Whether to show a progress bar.
-    """
-    labels: set[object] = set()
-    largest = 0.0
-    with item_progress("Comparing", len(batches), visible=verbose) as advance:
-        for batch in batches:
-            expected, found = _answers(model, batch), run(batch)
-            largest = max(largest, _difference(expected, found, tolerance))
-            labels.update(expected[0].tolist())
-            advance()
-    n_sizes = len({batch.shape[1:3] for batch in batches})
-    return Agreement(sum(map(len, batches)), n_sizes, len(labels), largest)
-
-
-def _answers(model: TextureModel, images: np.ndarray) -> Answers:
-    X = images.reshape(len(images), -1) if model.form.row_shape is not None else images
-    return model.predict(X), model.decision_function(X).reshape(len(images), -1), model.predict_proba(X)
-
-
-def _difference(expected: Answers, found: Answers, tolerance: float) -> float:
-    """Return the largest difference between numbers; raise if it is too large or a label differs."""
-    pairs = list(zip(expected[1:], found[1:], strict=True))
-    if any(one.shape != other.shape for one, other in pairs):
-        raise DisagreementError("The exported file does not give one row of numbers per image; nothing was written.")
-    difference = max(float(np.abs(one - other).max()) for one, other in pairs)
-    if not difference <= tolerance:  # which NaN is not either
-        raise DisagreementError(
-            f"The exported file disagrees with the model by {difference:.2g}, more than the tolerance {tolerance:g};"
-            " nothing was written. Allow more with a larger tolerance, if labels matter to you and scores do not."
-        )
-    n_others = sum(one != other for one, other in zip(expected[0].tolist(), found[0].tolist(), strict=True))
-    if n_others:
-        raise DisagreementError(
-            f"The exported file gives other labels than the model to {n_others} of {len(expected[0])} images;"
-            " nothing was written."
-        )
-    return difference

@@ -1,4 +1,4 @@
-"""Export a fitted model to ONNX or torch.export; a file is written only if its predictions agree."""
+"""Export a fitted model to ONNX or torch.export; a file is written only if it predicts the same as the model."""
 
 import hashlib
 import io
@@ -13,8 +13,8 @@ import torch
 
 from lmfcn import __version__
 from lmfcn.data.arrays import SMALLEST_SIDE
-from lmfcn.export.agreement import TOLERANCE, Agreement, Answers, all_batches, compare
-from lmfcn.export.graph import OUTPUTS, check_place, check_tolerance, exportable, silence, trace
+from lmfcn.export.agreement import TOLERANCE, Agreement, Predictions, compare, comparison_batches
+from lmfcn.export.graph import OUTPUTS, check_output_path, check_tolerance, silence_translator, to_exportable, trace
 from lmfcn.model import TextureModel, least_probability
 from lmfcn.util.files import write_bytes
 from lmfcn.util.packages import needs
@@ -22,71 +22,28 @@ from lmfcn.util.progress import item_progress
 
 FORMAT_VERSION = 1
 COVERAGES = (0.8, 0.9, 0.95, 0.99)
-
-
-def describe(model: TextureModel, agreement: Agreement, tolerance: float) -> dict[str, Any]:
-    """Return by name, as JSON can hold it, what users of the file need to know."""
-    return {
-        "format_version": FORMAT_VERSION,
-        "lmfcn_version": __version__,
-        "fingerprint": fingerprint(model),
-        "classes": model.classes.tolist(),
-        "preprocessing": _preprocessing(model),
-        "prediction_sets": _prediction_sets(model),
-        "tolerance": tolerance,
-        "checked": asdict(agreement),
-    }
-
-
-def fingerprint(model: TextureModel) -> str:
-    """Return 32 hexadecimal digits that depend on everything that a prediction depends on."""
-    constants = (model.gamma, model.calibration.inverse_temperature, model.classes.tolist(), model.form)
-    digest = hashlib.blake2b(repr(constants).encode(), digest_size=16)
-    for name, tensor in model.state_dict().items():
-        digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _preprocessing(model: TextureModel) -> dict[str, Any]:
-    """Say what has to be done to a file before it is given to the graph, which scales the pixels itself."""
-    form = model.form
-    return {
-        "pixels": form.pixels,
-        "channels": form.channels,
-        "smallest_side": SMALLEST_SIDE if form.row_shape is None else 1,
-        **asdict(form.frame),
-        "row_shape": form.row_shape,
-    }
-
-
-def _prediction_sets(model: TextureModel) -> dict[str, float] | None:
-    """Return for some coverages how probable a class must be not to be ruled out."""
-    if not model.calibration.held_out:
-        return None
-    return {str(coverage): least_probability(model.calibration.true_probabilities, coverage) for coverage in COVERAGES}
-
-
 OPSET = 18
 INPUT = "images"
 _AXES = ("batch", "height", "width", "channels")
+DESCRIPTION = "lmfcn.json"
 
 
 def export_onnx(
     model: Any, path: str | Path, *, images: Any = None, tolerance: float = TOLERANCE, verbose: bool = False
 ) -> Agreement:
-    """Write a fitted model as an ONNX file that onnxruntime runs without lmfcn, and return how well they agree.
+    """Write a fitted model as an ONNX file that onnxruntime runs without lmfcn, and return the agreement.
 
-    The graph takes `images` (batch, height, width, channels) as the model takes arrays, and gives `label`, `number`
-    (of the class), `scores` and `probabilities`. Its metadata say the rest: docs/export.md.
+    The graph takes `images` (batch, height, width, channels) like the model, and returns `label`, `number` (of the
+    class), `scores` and `probabilities`. docs/export.md describes its metadata.
 
     Parameters
     ----------
     model : TextureModel or fitted LMFCNClassifier
     path : path that ends in .onnx
     images : images, a collection, a folder or paths, optional
-        Some of them are compared too, besides textures drawn towards the support vectors and noise.
+        Images to compare on, besides generated textures and noise; up to 64 are used.
     tolerance : float, default=1e-4
-        The largest difference of scores and probabilities that is accepted, noted in the file.
+        Largest accepted difference of scores and probabilities; stored in the file.
     verbose : bool, default=False
         Whether to show progress.
 
@@ -101,29 +58,29 @@ def export_onnx(
     ImportError
         Without the packages of the extra `onnx`.
     """
-    model, path, tolerance = exportable(model), check_place(path, ".onnx"), check_tolerance(tolerance)
+    model, path, tolerance = to_exportable(model), check_output_path(path, ".onnx"), check_tolerance(tolerance)
     for package in ("onnx", "onnxruntime", "onnxscript"):
         needs(package, "onnx")
     with item_progress("Translating", 2, visible=verbose) as advance:
-        batches = all_batches(model, images)
+        batches = comparison_batches(model, images)
         advance()
         proto = _translate(model)
         advance()
-    agreement = compare(model, run_onnx(proto.SerializeToString()), batches, tolerance, verbose=verbose)
-    for name, value in describe(model, agreement, tolerance).items():
+    agreement = compare(model, load_onnx_file(proto.SerializeToString()), batches, tolerance, verbose=verbose)
+    for name, value in make_metadata(model, agreement, tolerance).items():
         proto.metadata_props.add(key=name, value=json.dumps(value))
     write_bytes(path, proto.SerializeToString())
     return agreement
 
 
-def run_onnx(content: bytes) -> Callable[[np.ndarray], Answers]:
-    """Return a function from images (b, h, w, c) to the answers of an ONNX file on the CPU."""
+def load_onnx_file(content: bytes) -> Callable[[np.ndarray], Predictions]:
+    """Return a function that predicts images (b, h, w, c) with an ONNX file on the CPU."""
     onnxruntime = needs("onnxruntime", "onnx")
     options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3  # errors; the rest is about the graph, not about the answers
+    options.log_severity_level = 3  # only errors; warnings are about the graph
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
-    def run(images: np.ndarray) -> Answers:
+    def run(images: np.ndarray) -> Predictions:
         found = session.run(["label", "scores", "probabilities"], {INPUT: images})
         return found[0], found[1], found[2]
 
@@ -133,7 +90,7 @@ def run_onnx(content: bytes) -> Callable[[np.ndarray], Answers]:
 def _translate(model: TextureModel) -> Any:
     """Return the model as an ONNX protocol buffer."""
     try:
-        with silence():
+        with silence_translator():
             program: Any = torch.onnx.export(
                 trace(model),
                 dynamo=True,
@@ -143,17 +100,17 @@ def _translate(model: TextureModel) -> Any:
                 external_data=False,
                 verbose=False,
             )
-    except Exception as error:  # torch.onnx raises nearly anything, pages long
+    except Exception as error:  # torch.onnx raises almost any exception, with long messages
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
         raise RuntimeError(f"torch.onnx cannot translate the model: {reason}. Try other versions of torch.") from error
     proto = program.model_proto
-    _tidy(proto)
+    _clean(proto)
     _add_labels(proto, model.classes)
     return proto
 
 
-def _tidy(proto: Any) -> None:
-    """Give axes their names, and remove notes about the exporting machine: paths, lines of code."""
+def _clean(proto: Any) -> None:
+    """Name the axes, and remove metadata about the exporting machine, such as paths."""
     graph = proto.graph
     axes = dict(zip((axis.dim_param for axis in graph.input[0].type.tensor_type.shape.dim), _AXES, strict=True))
     for value in (*graph.input, *graph.output):
@@ -169,7 +126,7 @@ def _tidy(proto: Any) -> None:
 
 
 def _add_labels(proto: Any, classes: np.ndarray) -> None:
-    """Let the graph look up the label (b,) of the class number."""
+    """Add an output with the label (b,) of each class number to the graph."""
     onnx = needs("onnx", "onnx")
     if classes.dtype.kind in "iu" and classes.dtype != np.uint64:
         classes = classes.astype(np.int64)
@@ -180,25 +137,22 @@ def _add_labels(proto: Any, classes: np.ndarray) -> None:
     proto.graph.output.insert(0, label)
 
 
-DESCRIPTION = "lmfcn.json"
-
-
 def export_torch(
     model: Any, path: str | Path, *, images: Any = None, tolerance: float = TOLERANCE, verbose: bool = False
 ) -> Agreement:
-    """Write a fitted model as a program of torch.export, and return how well the two agree.
+    """Write a fitted model as a program of torch.export, and return the agreement.
 
-    `torch.export.load(path).module()` takes images (batch, height, width, channels) and gives the numbers of the
-    classes, scores and probabilities. The extra file "lmfcn.json" in it holds the classes and the rest: docs/export.md.
+    `torch.export.load(path).module()` takes images (batch, height, width, channels) and returns class numbers,
+    scores and probabilities. The extra file "lmfcn.json" holds the classes and other metadata: docs/export.md.
 
     Parameters
     ----------
     model : TextureModel or fitted LMFCNClassifier
     path : path that ends in .pt2
     images : images, a collection, a folder or paths, optional
-        Some of them are compared too, besides textures drawn towards the support vectors and noise.
+        Images to compare on, besides generated textures and noise; up to 64 are used.
     tolerance : float, default=1e-4
-        The largest difference of scores and probabilities that is accepted, noted in the file.
+        Largest accepted difference of scores and probabilities; stored in the file.
     verbose : bool, default=False
         Whether to show progress.
 
@@ -211,24 +165,24 @@ def export_torch(
     DisagreementError
         If a label or a score differs; then nothing is written.
     """
-    model, path, tolerance = exportable(model), check_place(path, ".pt2"), check_tolerance(tolerance)
+    model, path, tolerance = to_exportable(model), check_output_path(path, ".pt2"), check_tolerance(tolerance)
     with item_progress("Translating", 2, visible=verbose) as advance:
-        batches = all_batches(model, images)
+        batches = comparison_batches(model, images)
         advance()
         program = trace(model)
-        run = run_torch(_content(program), model.classes)
+        run = load_torch_file(_content(program), model.classes)
         advance()
     agreement = compare(model, run, batches, tolerance, verbose=verbose)
-    write_bytes(path, _content(program, {DESCRIPTION: json.dumps(describe(model, agreement, tolerance))}))
+    write_bytes(path, _content(program, {DESCRIPTION: json.dumps(make_metadata(model, agreement, tolerance))}))
     return agreement
 
 
-def run_torch(content: bytes, classes: np.ndarray) -> Callable[[np.ndarray], Answers]:
-    """Return a function from images (b, h, w, c) to the answers of a file of torch.export."""
-    with silence():
+def load_torch_file(content: bytes, classes: np.ndarray) -> Callable[[np.ndarray], Predictions]:
+    """Return a function that predicts images (b, h, w, c) with a torch.export file."""
+    with silence_translator():
         graph = torch.export.load(io.BytesIO(content)).module()
 
-    def run(images: np.ndarray) -> Answers:
+    def run(images: np.ndarray) -> Predictions:
         with torch.no_grad():
             numbers, scores, probabilities = (found.numpy() for found in graph(torch.from_numpy(images)))
         return classes[numbers], scores, probabilities
@@ -238,6 +192,48 @@ def run_torch(content: bytes, classes: np.ndarray) -> Callable[[np.ndarray], Ans
 
 def _content(program: torch.export.ExportedProgram, extra_files: dict[str, str] | None = None) -> bytes:
     file = io.BytesIO()
-    with silence():
+    with silence_translator():
         torch.export.save(program, file, extra_files=extra_files)
     return file.getvalue()
+
+
+def make_metadata(model: TextureModel, agreement: Agreement, tolerance: float) -> dict[str, Any]:
+    """Return the metadata of an exported file, as JSON can hold it."""
+    return {
+        "format_version": FORMAT_VERSION,
+        "lmfcn_version": __version__,
+        "fingerprint": fingerprint(model),
+        "classes": model.classes.tolist(),
+        "preprocessing": _preprocessing(model),
+        "prediction_sets": _prediction_sets(model),
+        "tolerance": tolerance,
+        "checked": asdict(agreement),
+    }
+
+
+def fingerprint(model: TextureModel) -> str:
+    """Return 32 hexadecimal digits that identify everything on which predictions depend."""
+    constants = (model.gamma, model.calibration.inverse_temperature, model.classes.tolist(), model.form)
+    digest = hashlib.blake2b(repr(constants).encode(), digest_size=16)
+    for name, tensor in model.state_dict().items():
+        digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _preprocessing(model: TextureModel) -> dict[str, Any]:
+    """Describe how to prepare an image for the graph; the graph scales the pixels itself."""
+    form = model.form
+    return {
+        "pixels": form.pixels,
+        "channels": form.channels,
+        "smallest_side": SMALLEST_SIDE if form.row_shape is None else 1,
+        **asdict(form.frame),
+        "row_shape": form.row_shape,
+    }
+
+
+def _prediction_sets(model: TextureModel) -> dict[str, float] | None:
+    """Return the smallest probability of a class in prediction sets, for some coverages."""
+    if not model.calibration.held_out:
+        return None
+    return {str(coverage): least_probability(model.calibration.true_probabilities, coverage) for coverage in COVERAGES}

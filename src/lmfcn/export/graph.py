@@ -16,20 +16,24 @@ from lmfcn.compute.resources import CPU
 from lmfcn.data.image_form import ImageForm
 from lmfcn.model import TextureModel, probabilities
 
+OUTPUTS = ("number", "scores", "probabilities")
+PIXEL_TYPES = {"uint8": torch.uint8, "uint16": torch.uint16, "float": torch.float32}
+_EXAMPLE_SIDES = (24, 40)  # any two different sides; torch.export takes a side of 1 as a constant
 
-def exportable(model: Any) -> TextureModel:
-    """Return a copy on the CPU of a model, or of the one in a fitted classifier."""
+
+def to_exportable(model: Any) -> TextureModel:
+    """Return a copy on the CPU of a model, or of the model in a fitted classifier."""
     found = getattr(model, "model_", model)
     if not isinstance(found, TextureModel):
         raise ValueError(
-            f"A TextureModel or a fitted LMFCNClassifier can be exported, got {type(model).__name__};"
+            f"Expected a TextureModel or a fitted LMFCNClassifier, got {type(model).__name__};"
             " fit it first, or read a model with lmfcn.load."
         )
     return found.copied_to(CPU).eval().requires_grad_(False)
 
 
-def check_place(path: str | Path, ending: str) -> Path:
-    """Return the path if a file can be written there, so that nobody waits for an export that is lost."""
+def check_output_path(path: str | Path, ending: str) -> Path:
+    """Return the path if a file can be written there; check it before the long export."""
     path = Path(path)
     if path.suffix.lower() != ending:
         raise ValueError(f"The file must end in {ending}, got {path.name!r}.")
@@ -49,13 +53,8 @@ def check_tolerance(tolerance: Any) -> float:
     return float(tolerance)
 
 
-OUTPUTS = ("number", "scores", "probabilities")
-PIXEL_TYPES = {"uint8": torch.uint8, "uint16": torch.uint16, "float": torch.float32}
-_EXAMPLE_SIDES = (24, 40)  # any two that differ; a side of one would be taken for a constant
-
-
 class Graph(nn.Module):
-    """What `TextureModel` does to an array of images, from the same parts, in one module without Python around it."""
+    """The prediction of a `TextureModel` for an array of images, as one module that can be traced."""
 
     def __init__(self, model: TextureModel) -> None:
         super().__init__()
@@ -75,24 +74,24 @@ class Graph(nn.Module):
 def mean_of_means(maps: Tensor) -> Tensor:
     """Return the mean (b, c) of every map (b, c, h, w), row by row.
 
-    Other runtimes add up all pixels one after the other, in single precision; a large image then loses digits.
+    Other runtimes add all pixels one after the other in single precision, which is inaccurate for large images.
     """
     return maps.mean(dim=3).mean(dim=2)
 
 
 def trace(model: TextureModel) -> torch.export.ExportedProgram:
-    """Return the graph for any number of images, and for any size unless the model takes rows of a fixed one."""
+    """Return the graph for any number of images, of any size unless the model takes rows of a fixed shape."""
     sides = fixed_sides(model.form)
     example = [side or usual for side, usual in zip(sides, _EXAMPLE_SIDES, strict=True)]
     images = torch.zeros(2, *example, model.form.channels, dtype=PIXEL_TYPES[model.form.pixels])
     dynamic = [0, *(axis for axis, side in enumerate(sides, start=1) if side is None)]
     shapes = (dict.fromkeys(dynamic, torch.export.Dim.DYNAMIC),)
-    with torch.no_grad(), silence():
+    with torch.no_grad(), silence_translator():
         return torch.export.export(Graph(model).eval(), (images,), dynamic_shapes=shapes)
 
 
 def fixed_sides(form: ImageForm) -> tuple[int | None, int | None]:
-    """Return height and width where a model of rows says them, None where any will do."""
+    """Return height and width if the model takes rows of a fixed shape; None for a side of any length."""
     if form.row_shape is None:
         return None, None
     height, width = (None if side == -1 else side for side in form.row_shape[:2])
@@ -100,8 +99,8 @@ def fixed_sides(form: ImageForm) -> tuple[int | None, int | None]:
 
 
 @contextmanager
-def silence() -> Iterator[None]:
-    """Keep to itself what translators say about themselves: nothing of it is the user's doing."""
+def silence_translator() -> Iterator[None]:
+    """Hide warnings and log messages of torch's exporters; users cannot do anything about them."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:

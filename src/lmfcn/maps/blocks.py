@@ -1,4 +1,4 @@
-"""Map one block of a large image, keep the results of blocks on disk, and skip glass."""
+"""Map one block of a large image, store the results of blocks on disk, and find the tissue to map."""
 
 import functools
 import hashlib
@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from lmfcn.compute.resources import CPU, check_device
-from lmfcn.maps.grid import Box, MapGrid
-from lmfcn.maps.large_image import LargeImage, thumbnail
+from lmfcn.maps.large_image import LargeImage, read_thumbnail
 from lmfcn.maps.readers import View, open_view
-from lmfcn.maps.texture_map import Mapper
+from lmfcn.maps.texture_map import Box, MapGrid, Mapper
 from lmfcn.model import TextureModel
 from lmfcn.util.files import write_bytes, write_text
 
@@ -25,18 +24,18 @@ _PALEST_GLASS, _DARKEST_GLASS = 0.1, 0.7
 
 @dataclass(frozen=True)
 class TissueMask:
-    """Where an image shows tissue.
+    """A coarse mask of the tissue in an image.
 
     Attributes
     ----------
     tissue : array of bool (height, width)
-        Of the whole image at a coarse resolution.
+        The whole image at a coarse resolution.
     """
 
     tissue: np.ndarray
 
-    def wanted(self, grid: MapGrid, windows: Box) -> np.ndarray:
-        """Tell which windows (rows, columns) have tissue on at least a tenth of their area."""
+    def select_windows(self, grid: MapGrid, windows: Box) -> np.ndarray:
+        """Return a mask (rows, columns) of the windows with tissue on at least a tenth of their area."""
         sums = np.pad(self.tissue.astype(np.int64).cumsum(axis=0).cumsum(axis=1), ((1, 0), (1, 0)))
         top, bottom = self._ends(np.arange(windows.top, windows.bottom), grid, grid.height, axis=0)
         left, right = self._ends(np.arange(windows.left, windows.right), grid, grid.width, axis=1)
@@ -53,12 +52,12 @@ class TissueMask:
 
 
 def find_tissue(image: LargeImage) -> TissueMask:
-    """Tell tissue from glass by its saturation, or by its darkness in images without colour.
+    """Separate tissue from glass by saturation, or by darkness in images without colour.
 
-    The threshold is Otsu's. What lies below it must be bright and colourless as glass is; otherwise all is tissue.
+    The threshold is Otsu's. If the part below it is not bright and colourless like glass, all is tissue.
     """
     full_scale = {"uint8": 255.0, "uint16": 65535.0}.get(image.size.pixels, 1.0)
-    pixels = thumbnail(image, _SIDE) / full_scale
+    pixels = read_thumbnail(image, _SIDE) / full_scale
     brightest = pixels.max(axis=2)
     colourless = pixels.shape[2] != 3
     values = 1 - brightest if colourless else (brightest - pixels.min(axis=2)) / np.maximum(brightest, 1e-6)
@@ -71,7 +70,7 @@ def find_tissue(image: LargeImage) -> TissueMask:
 
 
 def otsu_threshold(values: np.ndarray, bins: int = 256) -> float:
-    """Return the value between 0 and 1 that divides values into two classes of least variance (Otsu 1979).
+    """Return the threshold between 0 and 1 that minimises the variance within two classes (Otsu 1979).
 
     Examples
     --------
@@ -85,7 +84,7 @@ def otsu_threshold(values: np.ndarray, bins: int = 256) -> float:
     means_below = (counts * centres).cumsum() / np.maximum(below, 1)
     means_above = ((counts * centres).sum() - (counts * centres).cumsum()) / np.maximum(above, 1)
     between = below * above * (means_below - means_above) ** 2
-    # Of several equally good thresholds, as in the empty middle between two peaks, the one in the middle.
+    # Of several equally good thresholds, as between two distant peaks, take the middle.
     return float(edges[1:][between >= between.max() * (1 - 1e-12)].mean())
 
 
@@ -97,21 +96,21 @@ _OTHER = {
     "tissue": "with another tissue mask, or without",
     "blocks": "in other blocks",
 }
-"""How maps are told apart whose settings say nothing to people."""
+"""Descriptions of settings whose values a user cannot read."""
 
 
 @dataclass(frozen=True)
 class MapSettings:
-    """What a map depends on beside model and image.
+    """Settings that a map depends on, beside model and image.
 
     Attributes
     ----------
     window, stride : int
-        In pixels of the view.
+        In pixels of the opened image.
     view : View
         Reader, level and scale.
     tissue : TissueMask, optional
-        Windows elsewhere are passed over.
+        Windows without tissue are skipped.
     """
 
     window: int
@@ -122,14 +121,14 @@ class MapSettings:
 
 @dataclass(frozen=True)
 class BlockResult:
-    """What was found in a block.
+    """The result of mapping one block.
 
     Attributes
     ----------
     probabilities : array (rows, columns, n_classes)
-        NaN in windows that were passed over or could not be read.
+        NaN for windows that were skipped or could not be read.
     missing : list of str
-        Sentences about what could not be read.
+        Sentences about parts that could not be read.
     """
 
     probabilities: np.ndarray
@@ -138,16 +137,18 @@ class BlockResult:
 
 @dataclass(frozen=True)
 class BlockMapper:
-    """Maps blocks wherever it is sent, with the model that it carries; model and image stay ready for the next one.
+    """A function that maps one block of an image, in this process or in a worker.
+
+    It keeps its model and the opened image for the next block.
 
     Parameters
     ----------
     model : TextureModel
     image_path : Path
-        Absolute; workers may have been started elsewhere.
+        Absolute, as workers may have another working directory.
     settings : MapSettings
     device : str, optional
-        Where to compute, by a name that is looked up in the process that does; by default where the model is.
+        Name of the device, which each process checks itself; by default the device of the model.
     """
 
     model: TextureModel
@@ -161,20 +162,20 @@ class BlockMapper:
         grid = mapper.grid((image.size.height, image.size.width), settings.window, settings.stride)
         wanted = np.ones(block.shape, dtype=bool)
         if settings.tissue is not None:
-            wanted = settings.tissue.wanted(grid, block)
+            wanted = settings.tissue.select_windows(grid, block)
         if not wanted.any():
-            return BlockResult(_nothing(block, mapper.n_classes), [])
+            return BlockResult(_empty_probabilities(block, mapper.n_classes), [])
         read = image.read(grid.region(block))
         missing = []
         for box, reason in read.missing:
             touched = grid.touching(box).overlap(block)
             if wanted[touched.within(block)].any():
-                missing.append(f"{_place(box)}: {reason}")
+                missing.append(f"{_describe_pixels(box)}: {reason}")
             wanted[touched.within(block)] = False
-        return BlockResult(mapper.block(read.pixels, grid, block, wanted), missing)
+        return BlockResult(mapper.map_block(read.pixels, grid, block, wanted), missing)
 
     def __reduce__(self) -> tuple[type, tuple[TextureModel, Path, MapSettings, str]]:
-        # Workers pass it on to each other, but an open image cannot travel, and they may differ in their devices.
+        # Workers send it to each other. An open image cannot be pickled, and workers may have other devices.
         device = self.device or str(self.model.device)
         return type(self), (self.model.copied_to(CPU), self.image_path, self.settings, device)
 
@@ -188,71 +189,71 @@ class BlockMapper:
         return open_view(self.image_path, self.settings.view, self.model.form)
 
 
-def lost_block(grid: MapGrid, block: Box, n_classes: int) -> BlockResult:
-    """Return what is known of a block that ended every process that was given it: nothing."""
+def make_lost_block(grid: MapGrid, block: Box, n_classes: int) -> BlockResult:
+    """Return an empty result for a block on which every worker process died."""
     first = (start * grid.stride for start in block[:2])
     last = ((end - 1) * grid.stride + grid.window for end in block[2:])
-    reason = "every process that was given them died; the likeliest reason is too little memory for so many at once"
-    return BlockResult(_nothing(block, n_classes), [f"{_place(Box(*first, *last))}: {reason}"])
+    reason = "every process that worked on it died; the likeliest reason is too little memory for so many at once"
+    return BlockResult(_empty_probabilities(block, n_classes), [f"{_describe_pixels(Box(*first, *last))}: {reason}"])
 
 
-def _nothing(block: Box, n_classes: int) -> np.ndarray:
+def _empty_probabilities(block: Box, n_classes: int) -> np.ndarray:
     return np.full((*block.shape, n_classes), np.nan, dtype=np.float32)
 
 
-def _place(pixels: Box) -> str:
+def _describe_pixels(pixels: Box) -> str:
     return f"rows {pixels.top}-{pixels.bottom - 1}, columns {pixels.left}-{pixels.right - 1}"
 
 
 class BlockStore:
-    """A folder that holds finished blocks, and what they were made with; blocks of another map are refused.
+    """A folder of finished blocks and the settings of their map; blocks of another map are refused.
 
     Nothing is written or removed before `begin`.
     """
 
-    def __init__(self, folder: Path, blocks: list[Box], made_with: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, blocks: list[Box], description: dict[str, Any]) -> None:
         self._folder, self.blocks = folder, blocks
-        self._made_with = {"format": _FORMAT, **made_with}
+        self._description = {"format": _FORMAT, **description}
         found = _read_settings(folder / "settings.json")
-        self.is_new = found != self._made_with
+        self.is_new = found != self._description
         if self.is_new and any(folder.glob("block-*.npy")):
             raise ValueError(
-                f"{folder.parent} holds another map: {_difference(found or {}, self._made_with)}; choose another folder"
-                f" with -o, or remove {folder} to begin anew."
+                f"{folder.parent} holds another map: {_difference(found or {}, self._description)}; choose another"
+                f" folder with -o, or remove {folder} to start again."
             )
 
     def begin(self) -> None:
-        """Make the folder ready for the blocks of this map."""
+        """Prepare the folder for the blocks of this map."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for old in self._folder.glob("block-*.txt"):
             old.unlink()
-        write_text(self._folder / "settings.json", json.dumps(self._made_with, indent=1, sort_keys=True))
+        write_text(self._folder / "settings.json", json.dumps(self._description, indent=1, sort_keys=True))
         self.is_new = False
 
     def unfinished(self) -> list[Box]:
-        """Return the blocks that have not been computed, or of which something could not be read."""
+        """Return the blocks that are not computed yet, or with parts that could not be read."""
         if self.is_new:
             return self.blocks
         return [block for block in self.blocks if self.missing(block) or not self._path(block).is_file()]
 
     def add(self, block: Box, result: BlockResult) -> None:
-        """Keep what was found in a block."""
-        told = self._path(block).with_suffix(".txt")
+        """Store the result of a block."""
+        missing = self._path(block).with_suffix(".txt")
         if result.missing:  # before the block itself, so that it never counts as finished
-            write_text(told, "\n".join(result.missing))
+            write_text(missing, "\n".join(result.missing))
         content = io.BytesIO()
         np.save(content, result.probabilities, allow_pickle=False)
         write_bytes(self._path(block), content.getvalue())
         if not result.missing:
-            told.unlink(missing_ok=True)
+            missing.unlink(missing_ok=True)
 
     def missing(self, block: Box) -> list[str]:
-        """Return the sentences about what could not be read in a block."""
-        told = self._path(block).with_suffix(".txt")
-        return told.read_text(encoding="utf-8").splitlines() if told.is_file() else []
+        """Return the sentences about parts of a block that could not be read."""
+        path = self._path(block).with_suffix(".txt")
+        return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
 
     def read(self, windows: Box) -> np.ndarray:
-        """Return the probabilities (rows, columns, n_classes) of some windows from all blocks that they touch."""
+        """Return the probabilities (rows, columns, n_classes) of some windows from all blocks that hold them."""
         found: np.ndarray | None = None
         for block in self.blocks:
             common = block.overlap(windows)
@@ -270,8 +271,8 @@ class BlockStore:
         return self._folder / f"block-{block.top}-{block.left}.npy"
 
 
-def made_with(model_path: Path, image_path: Path, settings: MapSettings, blocks: list[Box]) -> dict[str, Any]:
-    """Return what tells a map from others, as JSON can hold it."""
+def describe_map(model_path: Path, image_path: Path, settings: MapSettings, blocks: list[Box]) -> dict[str, Any]:
+    """Return what identifies a map, for settings.json."""
     status = image_path.stat()
     return {
         "model": hashlib.sha256(model_path.read_bytes()).hexdigest(),
@@ -294,7 +295,7 @@ def _read_settings(path: Path) -> dict[str, Any] | None:
 
 
 def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
-    """Tell in a few words how a map that was found differs from the one that is wanted; one thing will do."""
+    """Describe the first setting in which the map in the folder differs from the wanted one."""
     name = next(name for name in wanted if found.get(name) != wanted[name])
     if name == "image":
         return f"of {found.get(name)}"

@@ -1,4 +1,4 @@
-"""Images of any size, read region by region: the common interface, levels and pixel sizes."""
+"""Read images of any size region by region: the common interface, resolution levels and pixel sizes."""
 
 import re
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from PIL import Image
 from lmfcn.data.arrays import pixel_kind
 from lmfcn.data.framing import Color, to_color
 from lmfcn.data.image_files import read_image
-from lmfcn.maps.grid import Box, pieces
+from lmfcn.maps.texture_map import Box, tile_box
 
-_MICROMETRE = 5  # as tifffile counts units of resolution
+_MICROMETRE = 5  # tifffile's code for this unit of resolution
 _INCH = 25400.0
 _MICROMETRES = {
     **dict.fromkeys(("\u00b5m", "\u03bcm", "um", "micron", "microns", "micrometer", "micrometre"), 1.0),
@@ -26,25 +26,25 @@ _MICROMETRES = {
     "inch": _INCH,
     "in": _INCH,
 }
-_PLACEHOLDERS = (72, 96)  # dots per inch that programs write when they know nothing
+_PLACEHOLDERS = (72, 96)  # dots per inch that programs write by default
 
 
 def micrometres_per_pixel(path: Path) -> float | None:
-    """Return the side of a pixel of the finest level of any TIFF; None if the file does not say, or is none."""
+    """Return the side of a pixel of the finest level of a TIFF; None if it is unknown, or if the file is no TIFF."""
     try:
         with tifffile.TiffFile(path) as tiff:
-            return tiff_micrometres(tiff)
-    # Notes may be damaged in any way; what can be read without them is no worse for that.
+            return read_micrometres(tiff)
+    # Damaged metadata may raise anything; the pixels can still be read.
     except Exception:
         return None
 
 
-def tiff_micrometres(tiff: tifffile.TiffFile) -> float | None:
-    """Return the side of a pixel of the finest level: what OME or ImageJ noted, or else the resolution of the page."""
-    noted = _from_ome(tiff.ome_metadata) if tiff.is_ome else None
+def read_micrometres(tiff: tifffile.TiffFile) -> float | None:
+    """Return the side of a pixel of the finest level, from OME or ImageJ metadata or else the resolution tag."""
+    from_ome = _from_ome(tiff.ome_metadata) if tiff.is_ome else None
     page: Any = tiff.pages[0]
-    if noted is not None or "XResolution" not in page.tags:
-        return noted
+    if from_ome is not None or "XResolution" not in page.tags:
+        return from_ome
     if tiff.is_imagej:
         unit = str((tiff.imagej_metadata or {}).get("unit", "")).replace("\\u00B5", "\u00b5")
         per_unit = float(page.get_resolution()[0])
@@ -63,10 +63,10 @@ def _from_resolution(page: Any) -> float | None:
 
 def _from_ome(text: str | None) -> float | None:
     pixels = re.search(r"<(?:\w+:)?Pixels\b[^>]*>", text or "")
-    noted = dict(re.findall(r'\b(PhysicalSizeX(?:Unit)?)="([^"]*)"', pixels[0])) if pixels else {}
-    unit = _MICROMETRES.get(noted.get("PhysicalSizeXUnit", "um"))
+    attributes = dict(re.findall(r'\b(PhysicalSizeX(?:Unit)?)="([^"]*)"', pixels[0])) if pixels else {}
+    unit = _MICROMETRES.get(attributes.get("PhysicalSizeXUnit", "um"))
     try:
-        size = float(noted["PhysicalSizeX"])
+        size = float(attributes["PhysicalSizeX"])
     except (KeyError, ValueError):
         return None
     return size * unit if unit is not None and 0 < size < float("inf") else None
@@ -75,33 +75,33 @@ def _from_ome(text: str | None) -> float | None:
 def check_level(path: Path, level: int, n_levels: int) -> None:
     """Refuse a level that a file does not have."""
     if not 0 <= level < n_levels:
-        there = "one level, 0" if n_levels == 1 else f"{n_levels} levels, 0 (the finest) to {n_levels - 1}"
-        raise ValueError(f"{path} has {there}, got {level}.")
+        levels = "one level, 0" if n_levels == 1 else f"{n_levels} levels, 0 (the finest) to {n_levels - 1}"
+        raise ValueError(f"{path} has {levels}, got {level}.")
 
 
-def level_for(path: Path, widths: list[int], micrometres: float | None, wanted: float) -> tuple[int, float]:
-    """Return the coarsest level with pixels no larger than `wanted` micrometres, and the scale that remains.
+def choose_level(path: Path, widths: list[int], micrometres: float | None, wanted: float) -> tuple[int, float]:
+    """Return the coarsest level with pixels no larger than `wanted` micrometres, and the scale to reach `wanted`.
 
     Parameters
     ----------
     path : Path
     widths : list of int
-        Of all levels in pixels, the finest first.
+        Widths of all levels in pixels, the finest first.
     micrometres : float or None
         Side of a pixel of the finest level.
     wanted : float
 
     Examples
     --------
-    >>> level_for(Path("a.svs"), [4000, 1000, 250], 0.25, 0.5)
+    >>> choose_level(Path("a.svs"), [4000, 1000, 250], 0.25, 0.5)
     (0, 0.5)
-    >>> level_for(Path("a.svs"), [4000, 1000, 250], 0.25, 1.0)
+    >>> choose_level(Path("a.svs"), [4000, 1000, 250], 0.25, 1.0)
     (1, 1.0)
     """
     if wanted <= 0:
         raise ValueError(f"resolution must be a positive number of micrometres, got {wanted}.")
     if micrometres is None:
-        raise ValueError(f"{path} does not say how large its pixels are; choose a level or a scale instead.")
+        raise ValueError(f"{path} does not contain its pixel size; choose a level or a scale instead.")
     sides = [micrometres * widths[0] / width for width in widths]
     fine_enough = [level for level, side in enumerate(sides) if side <= wanted * 1.001]
     level = max(fine_enough, default=0)
@@ -111,12 +111,12 @@ def level_for(path: Path, widths: list[int], micrometres: float | None, wanted: 
 
 _SCALED_TILE = 512
 _AT_ONCE = 1024
-_AHEAD = 3  # places that the filter of the resizing sees, and a little more
+_FILTER_REACH = 3  # pixels that bilinear resizing depends on, and one more
 
 
 @dataclass(frozen=True)
 class Region:
-    """Some pixels of an image.
+    """Pixels of a part of an image.
 
     Attributes
     ----------
@@ -132,14 +132,14 @@ class Region:
 
 @dataclass(frozen=True)
 class ImageSize:
-    """What is known of an image before its pixels are read.
+    """Size and kind of an image, known before its pixels are read.
 
     Attributes
     ----------
     height, width, channels : int
     pixels : "uint8", "uint16" or "float"
     levels : list of (height, width)
-        Of all resolutions in the file, the finest first.
+        All resolutions in the file, the finest first.
     micrometres : float, optional
         Side of a pixel of this level.
     """
@@ -153,14 +153,14 @@ class ImageSize:
 
 
 class LargeImage:
-    """An image of which parts can be read; subclasses know how to get single tiles.
+    """An image that is read in parts; subclasses implement `read_tile`.
 
     Attributes
     ----------
     path : Path
     size : ImageSize
     tile : (height, width)
-        Of the tiles in which the image is read.
+        Size of the tiles in which the image is read.
     """
 
     path: Path
@@ -168,13 +168,13 @@ class LargeImage:
     tile: tuple[int, int]
 
     def read(self, box: Box) -> Region:
-        """Return the pixels of a box; tiles that cannot be read are zero, and listed."""
+        """Return the pixels of a box; tiles that cannot be read are zero, and listed as missing."""
         region = Region(np.zeros((*box.shape, self.size.channels), dtype=self.dtype))
         for tile in self._tiles(box):
             common = tile.overlap(box)
             try:
                 region.pixels[common.within(box)] = self.read_tile(tile)[common.within(tile)]
-            # Decoders raise nearly anything on damaged data; a full disk or memory is no fault of the image.
+            # Decoders raise almost any exception on damaged data, but too little memory is not the fault of the image.
             except MemoryError:
                 raise
             except Exception as error:
@@ -194,12 +194,12 @@ class LargeImage:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """Of the pixels."""
+        """Type of the pixels."""
         return np.dtype(np.float32 if self.size.pixels == "float" else self.size.pixels)
 
 
 class WholeImage(LargeImage):
-    """A plain image file, which is decoded as a whole."""
+    """A plain image file, decoded as a whole."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -215,22 +215,24 @@ class WholeImage(LargeImage):
 
 
 class ColoredImage(LargeImage):
-    """An image as a grey or RGB one."""
+    """An image converted to grey or RGB."""
 
     def __init__(self, image: LargeImage, color: Color) -> None:
         self.path, self.tile = image.path, image.tile
         self._image, self._color = image, color
         size = image.size
-        channels = to_color(np.zeros((1, 1, size.channels), dtype=np.uint8), color).shape[2]  # or a refusal
+        channels = to_color(np.zeros((1, 1, size.channels), dtype=np.uint8), color).shape[
+            2
+        ]  # also refuses other conversions
         self.size = ImageSize(size.height, size.width, channels, size.pixels, size.levels, size.micrometres)
 
     def read_tile(self, tile: Box) -> np.ndarray:
-        """Return the pixels of one tile in the other colour."""
+        """Return the converted pixels of one tile."""
         return to_color(self._image.read_tile(tile), self._color)
 
 
 class ScaledImage(LargeImage):
-    """An image in another size, tile by tile as if it had been scaled as a whole."""
+    """A scaled image; its tiles equal those of an image that was scaled as a whole."""
 
     def __init__(self, image: LargeImage, scale: float) -> None:
         self.path, self.tile = image.path, (_SCALED_TILE, _SCALED_TILE)
@@ -241,15 +243,15 @@ class ScaledImage(LargeImage):
 
     def read_tile(self, tile: Box) -> np.ndarray:
         """Return the scaled pixels of one tile."""
-        of = self._image.size
-        ratios = of.height / self.size.height, of.width / self.size.width
+        source = self._image.size
+        ratios = source.height / self.size.height, source.width / self.size.width
         exact = [place * ratio for place, ratio in zip(tile, ratios * 2, strict=True)]
-        ahead = [int(_AHEAD * max(1.0, ratio)) for ratio in ratios]
+        ahead = [int(_FILTER_REACH * max(1.0, ratio)) for ratio in ratios]
         wide = Box(
             *(int(place) - more for place, more in zip(exact[:2], ahead, strict=True)),
             *(int(place) + 1 + more for place, more in zip(exact[2:], ahead, strict=True)),
         )
-        wide = wide.overlap(Box(0, 0, of.height, of.width))
+        wide = wide.overlap(Box(0, 0, source.height, source.width))
         region = self._image.read(wide)
         if region.missing:
             raise ValueError(region.missing[0][1])
@@ -269,21 +271,21 @@ def _resize(pixels: np.ndarray, size: tuple[int, int], box: tuple[float, float, 
     return scaled if pixels.dtype == np.float32 else np.rint(scaled).astype(pixels.dtype)
 
 
-def thumbnail(image: LargeImage, largest: int) -> np.ndarray:
-    """Return an image (height, width, channels) of at most `largest` pixels a side, by averaging, in little memory."""
-    return _shrunk(image, -(-max(image.size.height, image.size.width) // largest), np.dtype(np.float32))
+def read_thumbnail(image: LargeImage, largest: int) -> np.ndarray:
+    """Return an averaged image (height, width, channels) of at most `largest` pixels a side, in little memory."""
+    return _shrink(image, -(-max(image.size.height, image.size.width) // largest), np.dtype(np.float32))
 
 
-def picture_of(image: LargeImage, height: int, width: int) -> np.ndarray:
-    """Return the whole image in another size, sharp: averaged to no less than that, and then scaled."""
+def resize_whole(image: LargeImage, height: int, width: int) -> np.ndarray:
+    """Return the whole image in another size: averaged by a whole factor, then scaled."""
     factor = max(1, min(image.size.height // height, image.size.width // width))
-    # In its own kind of pixels, because it may be nearly twice as large as the picture in either direction.
-    shrunk = _shrunk(image, factor, image.dtype)
+    # In its own type, to save memory: it may be nearly twice as large as the picture in either direction.
+    shrunk = _shrink(image, factor, image.dtype)
     return _resize(shrunk, (height, width), (0, 0, shrunk.shape[1], shrunk.shape[0]))
 
 
-def _shrunk(image: LargeImage, factor: int, dtype: np.dtype[Any]) -> np.ndarray:
-    """Return an image a whole number of times smaller, by averaging."""
+def _shrink(image: LargeImage, factor: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return an image that is a whole number of times smaller, by averaging."""
     height, width = image.size.height, image.size.width
     small = Box(0, 0, max(1, height // factor), max(1, width // factor))
     shrunk = np.zeros((*small.shape, image.size.channels), dtype=dtype)
@@ -299,9 +301,9 @@ def _shrunk(image: LargeImage, factor: int, dtype: np.dtype[Any]) -> np.ndarray:
 
 
 def _parts(image: LargeImage, small: Box, factor: int) -> Iterator[Box]:
-    """Divide what is shrunk by a factor into squares, or into bands where tiles are as wide as the image."""
+    """Divide the shrunk image into squares, or into bands if tiles are as wide as the image."""
     if image.tile[1] < image.size.width:
-        yield from pieces(small, max(1, _AT_ONCE // factor))
+        yield from tile_box(small, max(1, _AT_ONCE // factor))
         return
     rows = max(1, _AT_ONCE**2 // (image.size.width * factor))
     for top in range(0, small.bottom, rows):

@@ -16,26 +16,26 @@ import tifffile
 from PIL import Image, ImageDraw, ImageFont
 
 from lmfcn.maps.blocks import BlockStore, TissueMask
-from lmfcn.maps.grid import Box, MapGrid
-from lmfcn.maps.large_image import LargeImage, picture_of
-from lmfcn.util.files import unfinished_file, write_text
+from lmfcn.maps.large_image import LargeImage, resize_whole
+from lmfcn.maps.texture_map import Box, MapGrid
+from lmfcn.util.files import atomic_path, write_text
 
 _MOST_CLASSES = 250
-# Okabe and Ito's colours, which most people can tell apart.
+# The colours of Okabe and Ito, which are also distinguishable with colour blindness.
 _FIRST = ["0072b2", "e69f00", "009e73", "cc79a7", "f0e442", "d55e00", "56b4e9", "5d3a9b"]
 _GOLDEN = 0.618034
 _UNLABELLED = {"rejected": (150, 150, 150), "glass": (255, 255, 255), "unreadable": (0, 0, 0)}
-"""What a window may be instead of a class, and its colour; their numbers follow those of the classes."""
+"""Entries of the legend that are not classes, and their colours; their numbers follow those of the classes."""
 
 
 @dataclass(frozen=True)
 class Legend:
-    """What the numbers in a label map stand for.
+    """The names and colours of the numbers in a label map.
 
     Attributes
     ----------
     names : list of str
-        The classes in the model's order, then rejected, glass, unreadable; no two are alike.
+        The classes in the model's order, then rejected, glass and unreadable; all different.
     colours : array of uint8 (n, 3)
     """
 
@@ -49,21 +49,21 @@ class Legend:
 
     @property
     def rejected(self) -> int:
-        """Number of windows whose label is too doubtful."""
+        """Label number of windows whose most probable label is below the threshold."""
         return self.n_classes
 
     @property
     def glass(self) -> int:
-        """Number of windows without tissue."""
+        """Label number of windows without tissue."""
         return self.n_classes + 1
 
     @property
     def unreadable(self) -> int:
-        """Number of windows on damaged parts of the image."""
+        """Label number of windows on damaged parts of the image."""
         return self.n_classes + 2
 
     def labels(self, probabilities: np.ndarray, wanted: np.ndarray | None, reject: float) -> np.ndarray:
-        """Return the number (rows, columns) of what is shown for probabilities (rows, columns, n_classes)."""
+        """Return the label numbers (rows, columns) for probabilities (rows, columns, n_classes)."""
         unknown = np.isnan(probabilities[..., 0])
         known = np.nan_to_num(probabilities)
         labels = known.argmax(axis=2).astype(np.uint8)
@@ -74,8 +74,8 @@ class Legend:
         return labels
 
 
-def legend_of(classes: np.ndarray) -> Legend:
-    """Return the legend for a model's classes."""
+def make_legend(classes: np.ndarray) -> Legend:
+    """Return the legend for the classes of a model."""
     if len(classes) > _MOST_CLASSES:
         raise ValueError(f"A map can show at most {_MOST_CLASSES} classes, but the model has {len(classes)}.")
     colours = [tuple(bytes.fromhex(colour)) for colour in _FIRST][: len(classes)]
@@ -85,12 +85,12 @@ def legend_of(classes: np.ndarray) -> Legend:
         colours.append(tuple(round(255 * part) for part in rgb))
     names = [str(label) for label in classes.tolist()]
     for unlabelled in _UNLABELLED:
-        names.append(_unlike(names, unlabelled))
+        names.append(_unused_name(names, unlabelled))
     return Legend(names, np.array([*colours, *_UNLABELLED.values()], dtype=np.uint8))
 
 
-def _unlike(names: list[str], name: str) -> str:
-    """Return a name that no class has."""
+def _unused_name(names: list[str], name: str) -> str:
+    """Return a name that no other entry has."""
     while name in names:
         name = f"{name} (no class)"
     return name
@@ -99,7 +99,7 @@ def _unlike(names: list[str], name: str) -> str:
 def write_palette_png(
     path: Path, bands: Iterable[np.ndarray], width_height: tuple[int, int], palette: np.ndarray, text: str
 ) -> None:
-    """Write numbers below 256 as an image with a palette, whole or not at all.
+    """Write numbers below 256 as a PNG image with a palette, complete or not at all.
 
     Parameters
     ----------
@@ -109,18 +109,18 @@ def write_palette_png(
     width_height : (int, int)
     palette : array of uint8 (n, 3)
     text : str
-        Goes into the file's comment.
+        Comment in the file.
     """
-    packer = zlib.compressobj(6)
-    with unfinished_file(path) as unfinished, unfinished.open("wb") as file:
+    compressor = zlib.compressobj(6)
+    with atomic_path(path) as unfinished, unfinished.open("wb") as file:
         file.write(b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", struct.pack(">IIBBBBB", *width_height, 8, 3, 0, 0, 0)))
         file.write(_chunk(b"PLTE", palette.tobytes()))
         file.write(_chunk(b"iTXt", b"Comment\0\0\0\0\0" + text.encode()))
         for band in bands:
             rows = np.pad(band, ((0, 0), (1, 0)))  # every row starts with the number of its filter, 0 for none
-            if packed := packer.compress(rows.tobytes()):
-                file.write(_chunk(b"IDAT", packed))
-        file.write(_chunk(b"IDAT", packer.flush()) + _chunk(b"IEND", b""))
+            if compressed := compressor.compress(rows.tobytes()):
+                file.write(_chunk(b"IDAT", compressed))
+        file.write(_chunk(b"IDAT", compressor.flush()) + _chunk(b"IEND", b""))
 
 
 def _chunk(kind: bytes, content: bytes) -> bytes:
@@ -134,7 +134,7 @@ _LINE, _SQUARE, _MARGIN, _FONT_SIZE = 26, 16, 16, 15
 
 
 def picture_size(height: int, width: int) -> tuple[int, int]:
-    """Return the size at which an image is shown: not above a limit, and small ones enlarged.
+    """Return the size of the picture of an image: large images are reduced, small ones enlarged.
 
     Examples
     --------
@@ -148,23 +148,23 @@ def picture_size(height: int, width: int) -> tuple[int, int]:
 
 def write_label_picture(path: Path, labels: np.ndarray, legend: Legend, areas: np.ndarray) -> None:
     """Write labels (height, width) in their colours."""
-    _write(path, _beside_legend(legend.colours[labels], legend, areas))
+    _write_png(path, _add_legend(legend.colours[labels], legend, areas))
 
 
 def write_overlay(path: Path, labels: np.ndarray, image: np.ndarray, legend: Legend, areas: np.ndarray) -> None:
-    """Write labels (height, width) over an image (height, width, 3); rejected windows and glass stay bare."""
-    below = image.astype(np.float32)
+    """Write labels (height, width) over an image (height, width, 3); rejected windows and glass get no colour."""
+    background = image.astype(np.float32)
     colours = legend.colours.astype(np.float32)
     opacity = np.full(len(colours), _OPACITY, dtype=np.float32)
     opacity[[legend.rejected, legend.glass]] = 0
     opacity[legend.unreadable] = 1
     shares = opacity[labels][..., None]
-    blended = below * (1 - shares) + colours[labels] * shares
-    _write(path, _beside_legend(np.rint(blended).astype(np.uint8), legend, areas, bare=True))
+    blended = background * (1 - shares) + colours[labels] * shares
+    _write_png(path, _add_legend(np.rint(blended).astype(np.uint8), legend, areas, hide_transparent=True))
 
 
-def as_rgb(pixels: np.ndarray, kind: str) -> np.ndarray:
-    """Return an image (height, width, channels) of any kind of pixels as one that can be looked at, uint8 RGB."""
+def to_rgb(pixels: np.ndarray, kind: str) -> np.ndarray:
+    """Convert an image (height, width, channels) of any pixel type to uint8 RGB for display."""
     shown = pixels[..., :3] if pixels.shape[2] >= 3 else pixels[..., :1]
     shown = shown.astype(np.float32)
     if kind != "uint8":
@@ -174,29 +174,31 @@ def as_rgb(pixels: np.ndarray, kind: str) -> np.ndarray:
     return np.ascontiguousarray(np.broadcast_to(rgb, (*rgb.shape[:2], 3)))
 
 
-def _beside_legend(pixels: np.ndarray, legend: Legend, areas: np.ndarray, *, bare: bool = False) -> Image.Image:
-    """Return a picture with the legend to its right: colour, name and share of what there is."""
+def _add_legend(
+    pixels: np.ndarray, legend: Legend, areas: np.ndarray, *, hide_transparent: bool = False
+) -> Image.Image:
+    """Return a picture with the legend to its right: colour, name and share of the area."""
     font = ImageFont.load_default(_FONT_SIZE)
-    there = [number for number in range(len(areas)) if number < legend.n_classes or areas[number]]
-    texts = [f"{legend.names[number]}  {areas[number] / areas.sum():.1%}" for number in there]
+    shown = [number for number in range(len(areas)) if number < legend.n_classes or areas[number]]
+    texts = [f"{legend.names[number]}  {areas[number] / areas.sum():.1%}" for number in shown]
     text_width = max(round(font.getlength(text)) for text in texts)
     height, width = pixels.shape[:2]
     panel = _SQUARE + text_width + 3 * _MARGIN
-    canvas = Image.new("RGB", (width + panel, max(height, _LINE * len(there) + 2 * _MARGIN)), "white")
+    canvas = Image.new("RGB", (width + panel, max(height, _LINE * len(shown) + 2 * _MARGIN)), "white")
     canvas.paste(Image.fromarray(pixels), (0, 0))
     draw = ImageDraw.Draw(canvas)
-    for line, (number, text) in enumerate(zip(there, texts, strict=True)):
+    for line, (number, text) in enumerate(zip(shown, texts, strict=True)):
         left, top = width + _MARGIN, _MARGIN + line * _LINE
         colour = tuple(legend.colours[number].tolist())
-        if bare and number in (legend.rejected, legend.glass):
+        if hide_transparent and number in (legend.rejected, legend.glass):
             colour = (255, 255, 255)
         draw.rectangle((left, top, left + _SQUARE, top + _SQUARE), fill=colour, outline=(90, 90, 90))
         draw.text((left + _SQUARE + _MARGIN // 2, top - 1), text, fill=(30, 30, 30), font=font)
     return canvas
 
 
-def _write(path: Path, picture: Image.Image) -> None:
-    with unfinished_file(path) as unfinished:
+def _write_png(path: Path, picture: Image.Image) -> None:
+    with atomic_path(path) as unfinished:
         picture.save(unfinished, format="PNG", optimize=False)
 
 
@@ -205,7 +207,7 @@ _BAND = 64
 
 @dataclass(frozen=True)
 class FinishedMap:
-    """All blocks of a map, and how they are shown.
+    """The finished blocks of a map, and how to show them.
 
     Attributes
     ----------
@@ -214,7 +216,7 @@ class FinishedMap:
     legend : Legend
     tissue : TissueMask or None
     reject : float
-        Least probability of a label that is shown.
+        Smallest probability of a label that is shown.
     """
 
     store: BlockStore
@@ -224,14 +226,14 @@ class FinishedMap:
     reject: float
 
     def label_bands(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Go through the map from top to bottom: number of the first row, labels (rows, columns)."""
+        """Yield the map from top to bottom: number of the first row, and labels (rows, columns)."""
         for top in range(0, self.grid.rows, _BAND):
             box = Box(top, 0, min(top + _BAND, self.grid.rows), self.grid.columns)
-            wanted = None if self.tissue is None else self.tissue.wanted(self.grid, box)
+            wanted = None if self.tissue is None else self.tissue.select_windows(self.grid, box)
             yield top, self.legend.labels(self.store.read(box), wanted, self.reject)
 
     def areas(self) -> np.ndarray:
-        """Return how many pixels (n,) of the image are nearest to windows of each label."""
+        """Return the area (n,) of each label: the pixels whose nearest window has it."""
         heights = self.grid.extents(self.grid.rows, self.grid.height).astype(float)
         widths = self.grid.extents(self.grid.columns, self.grid.width).astype(float)
         areas = np.zeros(len(self.legend.names))
@@ -242,24 +244,24 @@ class FinishedMap:
 
     def picture(self, height: int, width: int) -> np.ndarray:
         """Return the labels as a picture (height, width) of the whole image."""
-        rows = self._windows(height, self.grid.height, self.grid.rows)
-        columns = self._windows(width, self.grid.width, self.grid.columns)
+        rows = self._nearest_windows(height, self.grid.height, self.grid.rows)
+        columns = self._nearest_windows(width, self.grid.width, self.grid.columns)
         picture = np.empty((height, width), dtype=np.uint8)
         for top, labels in self.label_bands():
-            here = (rows >= top) & (rows < top + len(labels))
-            picture[here] = labels[rows[here, None] - top, columns]
+            in_band = (rows >= top) & (rows < top + len(labels))
+            picture[in_band] = labels[rows[in_band, None] - top, columns]
         return picture
 
-    def _windows(self, shown: int, length: int, n_windows: int) -> np.ndarray:
-        places = (np.arange(shown) + 0.5) * length / shown
-        return self.grid.nearest(places.astype(int), n_windows)
+    def _nearest_windows(self, n_shown: int, length: int, n_windows: int) -> np.ndarray:
+        pixels = (np.arange(n_shown) + 0.5) * length / n_shown
+        return self.grid.nearest(pixels.astype(int), n_windows)
 
 
 N_STEPS = 4
 _TILE = 256
 _SMALL_TIFF = 2**31
 _LAST = "map.json"
-"""Written last and removed first, so that where it is, everything is."""
+"""Written last and removed first: if it exists, all other files are complete."""
 _OTHERS = ("labels.png", "probabilities.tif", "areas.csv", "map.png", "overlay.png")
 
 
@@ -276,10 +278,10 @@ def write_outputs(
     ----------
     finished : FinishedMap
     images : pair of LargeImage
-        The one that was mapped, and the same at a resolution that is good enough to look at.
+        The mapped image, and the same image at a resolution for pictures.
     output : Path
     about : dict
-        Goes into map.json, beside what is known here.
+        Additional entries of map.json.
     advance : callable
         Called after each of the `N_STEPS` steps.
     """
@@ -297,18 +299,18 @@ def write_outputs(
     _write_pictures(finished, images[1], output, areas)
     advance()
     known = {"labels": legend.names, "reject": finished.reject, "micrometres_per_pixel": images[0].size.micrometres}
-    write_text(output / _LAST, json.dumps(_described(grid) | known | about, indent=1))
+    write_text(output / _LAST, json.dumps(_describe_grid(grid) | known | about, indent=1))
     return areas
 
 
 def remove_outputs(output: Path) -> None:
-    """Remove the files of an older map from a folder, so that they do not stand beside parts of a new one."""
+    """Remove the files of an older map from a folder, so that they do not mix with those of a new one."""
     if (output / _LAST).is_file():
         for name in (_LAST, *_OTHERS):
             (output / name).unlink(missing_ok=True)
 
 
-def _described(grid: MapGrid) -> dict[str, int]:
+def _describe_grid(grid: MapGrid) -> dict[str, int]:
     return {
         "window": grid.window,
         "stride": grid.stride,
@@ -323,7 +325,7 @@ def _write_pictures(finished: FinishedMap, overview: LargeImage, output: Path, a
     height, width = picture_size(finished.grid.height, finished.grid.width)
     labels = finished.picture(height, width)
     write_label_picture(output / "map.png", labels, finished.legend, areas)
-    shown = as_rgb(picture_of(overview, height, width), overview.size.pixels)
+    shown = to_rgb(resize_whole(overview, height, width), overview.size.pixels)
     write_overlay(output / "overlay.png", labels, shown, finished.legend, areas)
 
 
@@ -331,7 +333,7 @@ def _write_probabilities(path: Path, finished: FinishedMap) -> None:
     """Write a tiled TIFF of float32, a channel per class; NaN where there is no label."""
     shape = (finished.grid.rows, finished.grid.columns, finished.legend.n_classes)
     classes = finished.legend.names[: finished.legend.n_classes]
-    with unfinished_file(path) as unfinished:
+    with atomic_path(path) as unfinished:
         tifffile.imwrite(
             unfinished,
             _tiles(finished),
@@ -347,7 +349,7 @@ def _write_probabilities(path: Path, finished: FinishedMap) -> None:
 
 
 def _tiles(finished: FinishedMap) -> Iterator[np.ndarray]:
-    everything = finished.grid.everything
+    everything = finished.grid.all_windows
     for top in range(0, everything.bottom, _TILE):
         for left in range(0, everything.right, _TILE):
             box = Box(top, left, top + _TILE, left + _TILE).overlap(everything)

@@ -1,4 +1,4 @@
-"""From a model file and an image file of any size to a folder with its map."""
+"""Map an image file of any size with a model file, into a folder."""
 
 import errno
 import math
@@ -7,41 +7,48 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lmfcn.compute.parallel import LostWorkerError, as_completed
-from lmfcn.compute.resources import check_device
-from lmfcn.compute.threads import WithThreads
-from lmfcn.maps.blocks import BlockMapper, BlockResult, BlockStore, MapSettings, find_tissue, lost_block, made_with
-from lmfcn.maps.grid import Box, MapGrid
+from lmfcn.compute.resources import WithThreads, check_device
+from lmfcn.maps.blocks import (
+    BlockMapper,
+    BlockResult,
+    BlockStore,
+    MapSettings,
+    describe_map,
+    find_tissue,
+    make_lost_block,
+)
 from lmfcn.maps.large_image import LargeImage
-from lmfcn.maps.outputs import LARGEST_PICTURE, N_STEPS, FinishedMap, legend_of, remove_outputs, write_outputs
+from lmfcn.maps.outputs import LARGEST_PICTURE, N_STEPS, FinishedMap, make_legend, remove_outputs, write_outputs
 from lmfcn.maps.readers import View, open_level, open_view, resolve_view
+from lmfcn.maps.texture_map import Box, MapGrid
 from lmfcn.model import TextureModel
 from lmfcn.model_file import load
-from lmfcn.util.files import made_folder
+from lmfcn.util.files import create_folder
 from lmfcn.util.progress import item_progress
 
 
 @dataclass(frozen=True)
 class MapRequest:
-    """What to map and how.
+    """The image to map, and how.
 
     Attributes
     ----------
     model, image, output : Path
     window : int, optional
-        Side of windows in pixels; chosen by the model if it is left out.
+        Side of windows in pixels; by default the image size of the model, or 64.
     stride : int
     view : View
         Reader, level and scale.
     resolution : float, optional
         Micrometres per pixel, instead of level and scale.
     tissue : bool, optional
-        Whether glass is passed over; only in whole slides if it is left out.
+        Whether to skip glass; by default only in whole slides.
     reject : float
-        Least probability of a label that is shown.
+        Smallest probability of a label that is shown.
     block : int, optional
         Side of the blocks in pixels.
     device : str
-        Where to compute; every process that does looks for it itself.
+        Name of the device, which each process checks itself.
     """
 
     model: Path
@@ -59,14 +66,14 @@ class MapRequest:
 
 @dataclass(frozen=True)
 class MapOutcome:
-    """What came of it.
+    """The result of mapping an image.
 
     Attributes
     ----------
     areas : dict of int
-        Pixels of every label in the model's order, and then of what is rejected, glass and unreadable.
+        Pixels of every label in the model's order, then of rejected, glass and unreadable windows.
     n_classes : int
-        How many of them are labels.
+        How many of the areas belong to labels.
     missing : list of str
         Sentences about parts of the image that could not be mapped.
     """
@@ -82,47 +89,48 @@ def map_image(
     jobs: int | None = None,
     scheduler: str | None = None,
     verbose: bool = False,
-    tell: Callable[[str], None] | None = None,
+    announce: Callable[[str], None] | None = None,
 ) -> MapOutcome:
-    """Map an image block by block into a folder; blocks that are there already are not computed again.
+    """Map an image block by block into a folder; finished blocks in it are not computed again.
 
     Parameters
     ----------
     request : MapRequest
     jobs : int, optional
-        Processes on this machine, of one thread each; by default this process with all its threads.
+        Worker processes on this machine, one thread each; by default this process with all its threads.
     scheduler : str, optional
-        Address of a dask scheduler instead, whose workers compute with one thread each too.
+        Address of a dask scheduler instead; its workers also compute with one thread each.
     verbose : bool
         Show a progress bar on standard error.
-    tell : callable, optional
-        Given sentences that are good to know: before the work begins, and when it is stopped.
+    announce : callable, optional
+        Called with remarks for the user, before the work starts and when it is interrupted.
     """
-    tell = tell or (lambda _: None)
+    announce = announce or (lambda _: None)
     if jobs is None and scheduler is None:
-        check_device(request.device)  # other processes look for it themselves
-    plan = _plan(request)
+        check_device(request.device)  # worker processes check it themselves
+    plan = _make_plan(request)
     for note in _notes(plan, request):
-        tell(f"Note: {note}")
+        announce(f"Note: {note}")
     try:
-        with made_folder(request.output):
+        with create_folder(request.output):
             _compute(plan, request, jobs, scheduler, verbose=verbose)
             return _write(plan, request, verbose=verbose)
     except KeyboardInterrupt:
-        kept, wanted = len(plan.store.blocks) - len(plan.store.unfinished()), len(plan.store.blocks)
-        tell(f"Stopped; {kept} of {wanted} blocks are kept, the same command goes on.")
+        n_finished, n_blocks = len(plan.store.blocks) - len(plan.store.unfinished()), len(plan.store.blocks)
+        announce(f"Stopped; {n_finished} of {n_blocks} blocks are finished, the same command continues.")
         raise
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise OSError(
-            f"No space is left for {request.output}; free some and run the same again: finished blocks are kept."
+            f"No space is left for {request.output}; free some and run the same command again: finished blocks are"
+            " kept."
         ) from error
 
 
 @dataclass(frozen=True)
 class _Plan:
-    """Everything that is checked and chosen before the first block is computed."""
+    """Everything that is checked and opened before the first block is computed."""
 
     model: TextureModel
     image: LargeImage
@@ -132,24 +140,24 @@ class _Plan:
     store: BlockStore
 
 
-def _plan(request: MapRequest) -> _Plan:
+def _make_plan(request: MapRequest) -> _Plan:
     if not 0 <= request.reject <= 1:
         raise ValueError(f"reject must be a probability between 0 and 1, got {request.reject}.")
     if not 0 < request.view.scale < math.inf:
         raise ValueError(f"scale must be positive, got {request.view.scale}.")
     model = load(request.model, "cpu")
-    legend_of(model.classes)  # refuses what cannot be shown
+    make_legend(model.classes)  # refuses too many classes
     view = resolve_view(request.image, request.view, request.resolution)
     image = open_view(request.image, view, model.form)
     mapper = model.mapper()
-    window = mapper.window(model.form.frame.size) if request.window is None else request.window
+    window = mapper.default_window(model.form.frame.size) if request.window is None else request.window
     grid = mapper.grid((image.size.height, image.size.width), window, request.stride)
     overview = _overview(request.image, view, image.size.levels)
     with_tissue = view.reader == "openslide" if request.tissue is None else request.tissue
     settings = MapSettings(window, request.stride, view, find_tissue(overview) if with_tissue else None)
     blocks = grid.blocks(mapper.n_latents, request.block)
-    known = made_with(request.model, request.image, settings, blocks)
-    return _Plan(model, image, overview, grid, settings, BlockStore(request.output / "blocks", blocks, known))
+    description = describe_map(request.model, request.image, settings, blocks)
+    return _Plan(model, image, overview, grid, settings, BlockStore(request.output / "blocks", blocks, description))
 
 
 def _compute(plan: _Plan, request: MapRequest, jobs: int | None, scheduler: str | None, *, verbose: bool) -> None:
@@ -157,37 +165,37 @@ def _compute(plan: _Plan, request: MapRequest, jobs: int | None, scheduler: str 
         plan.model, request.image.resolve(), plan.settings, request.device
     )
     if jobs is not None or scheduler is not None:
-        # Of one thread each, so that not a bit depends on how many there are, nor on their machines' cores.
+        # One thread each: then results do not depend on the number of workers or on their cores.
         function = WithThreads(function, 1)
     store, unfinished = plan.store, plan.store.unfinished()
     found = as_completed(function, unfinished, jobs=jobs or 1, scheduler=scheduler, catch=LostWorkerError)
     title, n_before = f"Mapping {request.image.name}", len(store.blocks) - len(unfinished)
     with item_progress(title, len(store.blocks), n_before=n_before, visible=verbose) as advance:
         for block, result in found:
-            if store.is_new:  # not earlier, so that a map that cannot begin costs nothing
+            if store.is_new:  # not earlier, so that a map that fails at the start removes nothing
                 remove_outputs(request.output)
                 store.begin()
             if isinstance(result, LostWorkerError):
-                result = lost_block(plan.grid, block, len(plan.model.classes))
+                result = make_lost_block(plan.grid, block, len(plan.model.classes))
             store.add(block, result)
             advance()
 
 
 def _write(plan: _Plan, request: MapRequest, *, verbose: bool) -> MapOutcome:
-    finished = FinishedMap(plan.store, plan.grid, legend_of(plan.model.classes), plan.settings.tissue, request.reject)
+    finished = FinishedMap(plan.store, plan.grid, make_legend(plan.model.classes), plan.settings.tissue, request.reject)
     view = plan.settings.view
     about = {"level": view.level, "scale": view.scale, "image": str(request.image), "model": str(request.model)}
     with item_progress("Writing files", N_STEPS, visible=verbose) as advance:
         areas = write_outputs(finished, (plan.image, plan.overview), request.output, about, advance)
     missing = [sentence for block in plan.store.blocks for sentence in plan.store.missing(block)]
-    named = dict(zip(finished.legend.names, areas.tolist(), strict=True))
-    return MapOutcome(named, finished.legend.n_classes, list(dict.fromkeys(missing)))
+    area_by_name = dict(zip(finished.legend.names, areas.tolist(), strict=True))
+    return MapOutcome(area_by_name, finished.legend.n_classes, list(dict.fromkeys(missing)))
 
 
 def _overview(path: Path, view: View, sizes: list[tuple[int, int]]) -> LargeImage:
-    """Open the coarsest level that is still good enough for pictures, in its own colours."""
-    good_enough = [level for level, size in enumerate(sizes) if max(size) >= LARGEST_PICTURE]
-    return open_level(path, replace(view, level=max(good_enough, default=0)))
+    """Open the coarsest level that is large enough for the pictures, in its own colours."""
+    large_enough = [level for level, size in enumerate(sizes) if max(size) >= LARGEST_PICTURE]
+    return open_level(path, replace(view, level=max(large_enough, default=0)))
 
 
 def _notes(plan: _Plan, request: MapRequest) -> list[str]:
@@ -196,7 +204,7 @@ def _notes(plan: _Plan, request: MapRequest) -> list[str]:
     if frame.fit == "resize" and frame.size is not None and scale == 1:
         notes.append(
             f"The model was trained on images that had been resized to {frame.size[0]}x{frame.size[1]} pixels; if they"
-            " had another size before, give the factor as --scale, or textures look coarser or finer to it here."
+            " had another size before, give the factor as --scale; otherwise textures appear coarser or finer."
         )
     if request.resolution is not None and scale > 1:
         notes.append(

@@ -1,24 +1,24 @@
-"""The maps of every window as if it were an image of its own, from one pass over all of them.
+"""Compute the feature maps of every window, as if it were an image of its own, in one pass over the image.
 
-An image of its own has zeros around it where a window has neighbours, so their maps differ, but only near the window's
-sides. How they differ below an upper side depends on the row in which windows start, not on their columns, so it is
-computed once for all windows in that row, as a strip along the whole image; the same goes for the other sides. What
-remains are the corners, where two sides are felt. Everything else is shared.
+A separate image has zero padding where a window has neighbours. So their feature maps differ, but only near the sides
+of the window. Near an upper side, the difference depends on the row in which windows start and not on their columns.
+It is computed once for all windows in that row, as a strip along the whole image; the other sides likewise. Corners,
+which two sides affect, are computed separately. All other values are shared by all windows.
 
-Convolutions are linear, so only deviations have to go through them: in a strip from the shared maps, in a corner from
-what its two strips let expect. They are few, and zero further inside.
+Convolutions are linear, so only differences have to be convolved: in a strip the difference from the shared maps, in a
+corner the difference from the sum of its two strips. They are zero further inside.
+
+A *position* counts along an axis of a feature map. A side is *felt* at the positions whose values it changes.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad
 
-from lmfcn.maps.grid import MapGrid
 from lmfcn.method.network import TextureFCN
 
 START, END = "start", "end"
@@ -29,7 +29,7 @@ STRIPS: list[Strip] = list(product((0, 1), SIDES))
 CORNERS: list[Corner] = list(product(SIDES, SIDES))
 
 Places = dict[str, range]
-"""Pixels at which windows start, and behind which they end, along one axis."""
+"""Pixels at which windows start and end along one axis."""
 
 
 @dataclass(frozen=True)
@@ -39,20 +39,20 @@ class WindowMaps:
     Attributes
     ----------
     shared : Tensor (height, width, channels)
-        Of the image.
+        Feature maps of the whole image.
     strips : dict of Tensor (felt, length, windows, channels)
-        By axis and side, such as (0, "start") for upper sides: the places of a window that feel the side; all places
-        along it, also beyond the window; each row or column in which windows start or end.
+        By axis and side, such as (0, "start") for upper sides. The axes are: positions of a window at which the side is
+        felt; all positions along the side, also beyond the window; rows or columns in which windows start or end.
     corners : dict of Tensor (felt, felt, windows, windows, channels)
-        By the sides of both axes.
+        By the sides along both axes.
     step : int
-        Pixels from one place of the maps to the next.
+        Pixels between neighbouring positions of the maps.
     felt : dict of int
-        In how many places of a window its start and its end are felt.
+        At how many positions of a window its start and its end are felt.
     places : pair of Places
-        Of both axes.
+        Starts and ends of windows along both axes.
     margin : int
-        Places of zeros around shared maps and at the ends of strips.
+        Width of the zero padding around shared maps and at the ends of strips.
     """
 
     shared: Tensor
@@ -64,11 +64,11 @@ class WindowMaps:
     margin: int = 0
 
     def felt_places(self, side: str, outside: int = 0) -> range:
-        """Return the places that feel a side, counted from it, with some outside of the window."""
+        """Return the positions at which a side is felt, counted from it, with some outside the window."""
         return range(-outside, self.felt[side]) if side == START else range(-self.felt[side], outside)
 
     def lines(self, maps: Tensor, dim: int, axis: int, side: str, place: int) -> Tensor:
-        """Return a view of the lines of an axis that lie `place` away from a side, one for each window."""
+        """Return a view of the lines along an axis at `place` positions from a side, one for each window."""
         pixels = self.places[axis][side]
         first, distance = pixels.start // self.step + place + self.margin, pixels.step // self.step
         last = first + (len(pixels) - 1) * distance
@@ -76,14 +76,14 @@ class WindowMaps:
         return maps[tuple(index)]
 
     def line(self, axis: int, side: str, place: int) -> Tensor:
-        """Return the maps (length, windows, channels) along a side, `place` away from it, felt or not."""
+        """Return the maps (length, windows, channels) along a side, `place` positions from it, felt or not."""
         places = self.felt_places(side)
         if place in places:
             return self.strips[axis, side][places.index(place)]
         return self.lines(self.shared, axis, axis, side, place).movedim(axis, 1)
 
     def cell(self, sides: Corner, places: tuple[int, int]) -> Tensor:
-        """Return the maps (windows, windows, channels) of a place near a corner, felt or not."""
+        """Return the maps (windows, windows, channels) at a position near a corner, felt or not."""
         felt = [self.felt_places(side) for side in sides]
         if places[0] in felt[0] and places[1] in felt[1]:
             return self.corners[sides][felt[0].index(places[0]), felt[1].index(places[1])]
@@ -92,9 +92,9 @@ class WindowMaps:
         return self.lines(self.line(0, sides[0], places[0]), 0, 1, sides[1], places[1]).transpose(0, 1)
 
     def deviations(self, axis: int, side: str) -> Tensor:
-        """Return by how much strips (felt, length, windows, channels) differ from shared maps.
+        """Return the differences (felt, length, windows, channels) between strips and shared maps.
 
-        Where there is a margin, places outside of the window are among them, in which strips are zero.
+        With a margin, they include positions outside the window, where strips are zero.
         """
         places = self.felt_places(side, self.margin)
         strip = self.strips[axis, side]
@@ -108,23 +108,23 @@ class WindowMaps:
         return deviations
 
     def with_margin(self) -> "WindowMaps":
-        """Return the same with a place of zeros around shared maps and at the ends of strips."""
+        """Return the same with zero padding around shared maps and at the ends of strips."""
         strips = {key: pad(strip, (0, 0, 0, 0, 1, 1)) for key, strip in self.strips.items()}
         shared = pad(self.shared, (0, 0, 1, 1, 1, 1))
         return WindowMaps(shared, strips, self.corners, self.step, self.felt, self.places, margin=1)
 
 
 def window_maps(network: TextureFCN, batch: Tensor, rows: Places, columns: Places) -> Iterator[WindowMaps]:
-    """Go through the maps whose means are the latents, for all windows in one image.
+    """Yield the feature maps whose means are the latents, for all windows in one image.
 
     Parameters
     ----------
     network : TextureFCN
-        With batch normalisations folded into the convolutions.
+        With batch normalisation folded into the convolutions.
     batch : Tensor (1, channels, height, width)
     rows, columns : Places
     """
-    maps = _of_pixels(batch, (rows, columns))
+    maps = _maps_of_pixels(batch, (rows, columns))
     for layer in network.features:
         if isinstance(layer, nn.Conv2d):
             maps = _convolve(maps, layer)
@@ -139,8 +139,8 @@ def window_maps(network: TextureFCN, batch: Tensor, rows: Places, columns: Place
         yield maps
 
 
-def _of_pixels(batch: Tensor, places: tuple[Places, Places]) -> WindowMaps:
-    """Return pixels as maps, in which no side is felt yet."""
+def _maps_of_pixels(batch: Tensor, places: tuple[Places, Places]) -> WindowMaps:
+    """Return pixels as maps, at which no side is felt yet."""
     pixels = batch[0].permute(1, 2, 0)
     height, width, channels = pixels.shape
     counts = [{side: len(axis[side]) for side in SIDES} for axis in places]
@@ -153,7 +153,7 @@ def _of_pixels(batch: Tensor, places: tuple[Places, Places]) -> WindowMaps:
 
 
 def _convolve(before: WindowMaps, layer: nn.Conv2d) -> WindowMaps:
-    """Apply a 3x3 convolution that sees zeros outside of a window, whose sides are then felt one place further."""
+    """Apply a 3x3 convolution with zero padding around each window; its sides are then felt one position further."""
     batch = before.shared.permute(2, 0, 1)[None]
     shared = conv2d(batch, layer.weight, layer.bias, padding=1)[0].permute(1, 2, 0)
     felt = {side: count + 1 for side, count in before.felt.items()}
@@ -182,7 +182,7 @@ def _with_shared(maps: WindowMaps, axis: int, side: str, changes: Tensor) -> Ten
 
 
 def _convolve_strip(deviations: Tensor, side: str, weight: Tensor) -> Tensor:
-    """Return what places of a window see of deviations (felt, length, windows, channels) in and outside of it."""
+    """Convolve the deviations (felt, length, windows, channels) inside and outside a window; return those inside."""
     felt, length, windows, _ = deviations.shape
     seen = deviations.new_zeros(felt, length - 2, windows, weight.shape[3])
     for lag, source, target in _links(side, felt):
@@ -193,7 +193,7 @@ def _convolve_strip(deviations: Tensor, side: str, weight: Tensor) -> Tensor:
 
 
 def _convolve_corner(corner: Tensor, deviations: Tensor, sides: Corner, weight: Tensor) -> Tensor:
-    """Add to a corner what it sees of deviations (felt, felt, windows, windows, channels) in and outside of it."""
+    """Add to a corner its convolved deviations (felt, felt, windows, windows, channels)."""
     links = [_links(side, count) for side, count in zip(sides, deviations.shape[:2], strict=True)]
     for (row_lag, row, to_row), (column_lag, column, to_column) in product(*links):
         there = deviations[row, column].flatten(0, 1)
@@ -202,7 +202,7 @@ def _convolve_corner(corner: Tensor, deviations: Tensor, sides: Corner, weight: 
 
 
 def _expected_corner(maps: WindowMaps, sides: Corner, deviations: Tensor) -> Tensor:
-    """Return what a corner would be if its sides did not interact, from the deviations of its columns."""
+    """Return the corner as the sum of its row strip and the deviations of its column strip."""
     rows, columns = (maps.felt_places(side) for side in sides)
     strip = maps.strips[0, sides[0]]
     corner = strip.new_empty(len(rows), len(columns), strip.shape[2], deviations.shape[2], strip.shape[3])
@@ -213,7 +213,7 @@ def _expected_corner(maps: WindowMaps, sides: Corner, deviations: Tensor) -> Ten
 
 
 def _corner_deviations(wide: WindowMaps, sides: Corner, deviations: Tensor) -> Tensor:
-    """Return by how much a corner, and zeros outside of it, differ from that."""
+    """Return the differences between a corner, with zeros outside the window, and `_expected_corner`."""
     seen = [wide.felt_places(side, outside=1) for side in sides]
     rows, columns = (wide.felt_places(side) for side in sides)
     strip, corner = wide.strips[0, sides[0]], wide.corners[sides]
@@ -228,14 +228,14 @@ def _corner_deviations(wide: WindowMaps, sides: Corner, deviations: Tensor) -> T
 
 
 def _links(side: str, count: int) -> list[tuple[int, int, int]]:
-    """Return which row of a kernel leads from which of `count` places in and outside of a window to which in it."""
+    """Return (row of the kernel, source, target) of a convolution across a side, for `count` positions."""
     back = 0 if side == START else 2
     pairs = product(range(3), range(count))
     return [(lag, to + lag - back, to) for lag, to in pairs if 0 <= to + lag - back < count]
 
 
 def _pool(before: WindowMaps) -> WindowMaps:
-    """Take the largest of 3x3 at every other place, as far as they belong to a window."""
+    """Max-pool 3x3 with stride 2 within each window."""
     shared = _pool_along(_pool_along(before.shared, 0), 1)
     felt = {START: before.felt[START] // 2 + 1, END: (before.felt[END] + 1) // 2}
     after = WindowMaps(shared, {}, {}, 2 * before.step, felt, before.places)
@@ -259,12 +259,12 @@ def _pool_cell(before: WindowMaps, sides: Corner, places: tuple[int, int]) -> Te
 
 
 def _pooled(side: str, place: int) -> list[int]:
-    """Return the places of a window that a place behind the pooling sees."""
+    """Return the positions before the pooling that belong to a position after it."""
     return [other for other in range(2 * place - 1, 2 * place + 2) if side == END or other >= 0]
 
 
 def _pool_along(maps: Tensor, dim: int) -> Tensor:
-    """Take the largest of 3 at every other place of the first or second axis; much faster than torch's pooling here."""
+    """Max-pool 3 with stride 2 along the first or second axis; much faster than torch's pooling here."""
     before = (slice(None),) * dim
     pooled, others = maps[(*before, slice(0, None, 2))].clone(), maps[(*before, slice(1, None, 2))]
     ahead = pooled.narrow(dim, 0, others.shape[dim])
@@ -279,87 +279,3 @@ def _largest(parts: list[Tensor]) -> Tensor:
     for part in parts[2:]:
         torch.maximum(largest, part, out=largest)
     return largest
-
-
-OVER = "over"
-"""Windows that have some of a patch under them, beside those that start or end in it."""
-
-
-@dataclass(frozen=True)
-class PatchAxis:
-    """One axis of a patch.
-
-    Attributes
-    ----------
-    windows : dict of (first, behind the last)
-        Windows that lie over the patch, that start and that end in it.
-    places : Places
-        Where windows start and end, in pixels from where the patch with its surroundings begins.
-    inside : (first, behind the last)
-        The patch itself, in the same pixels.
-    unit, window : int
-        In pixels.
-    under : Tensor (windows, units)
-        1 for the units of the patch that a window lies over.
-    """
-
-    windows: dict[str, tuple[int, int]]
-    places: Places
-    inside: tuple[int, int]
-    unit: int
-    window: int
-    under: Tensor
-
-    @classmethod
-    def of(cls, grid: MapGrid, patch: tuple[int, int], origin: int, n_windows: int) -> "PatchAxis":
-        """Return the axis of a patch from its first pixel to the one behind its last."""
-        first, last = patch
-        stride, window = grid.stride, grid.window
-        windows = {
-            OVER: _clip((first - window) // stride + 1, (last - 1) // stride + 1, n_windows),
-            START: _clip(-(-first // stride), -(-last // stride), n_windows),
-            END: _clip((first - window) // stride + 1, (last - window) // stride + 1, n_windows),
-        }
-        places = {
-            side: range(windows[side][0] * stride + ahead, windows[side][1] * stride + ahead, stride)
-            for side, ahead in ((START, -origin), (END, window - origin))
-        }
-        starts = np.arange(*windows[OVER])[:, None] * stride
-        units = np.arange(first, last, grid.unit)
-        under = torch.from_numpy(((starts <= units) & (units < starts + window)).astype(np.float32))
-        return cls(windows, places, (first - origin, last - origin), grid.unit, window, under)
-
-    def unit_sums(self, values: Tensor, step: int) -> Tensor:
-        """Return sums (units, ...) of values at all places (length, ...) of the patch and its surroundings."""
-        start, stop = (pixel // step for pixel in self.inside)
-        return values[start:stop].unflatten(0, (-1, self.unit // step)).sum(dim=1)
-
-
-def window_sums(maps: WindowMaps, rows: PatchAxis, columns: PatchAxis) -> dict[tuple[str, str], Tensor]:
-    """Return what a patch adds to the means (rows, columns, channels) of windows: over it, and with sides in it."""
-    axes = (rows, columns)
-    units = columns.unit_sums(rows.unit_sums(maps.shared, maps.step).transpose(0, 1), maps.step)
-    sums = {(OVER, OVER): torch.einsum("ru,vuc,wv->rwc", rows.under.to(units), units, columns.under.to(units))}
-    deviations = {key: maps.deviations(*key).sum(dim=0) for key in STRIPS}
-    for (axis, side), deviation in deviations.items():
-        along = axes[1 - axis]
-        sides = torch.einsum("wu,unc->nwc", along.under.to(units), along.unit_sums(deviation, maps.step))
-        sums[(side, OVER) if axis == 0 else (OVER, side)] = sides if axis == 0 else sides.transpose(0, 1)
-    for corner in CORNERS:
-        sums[corner] = _corner_sums(maps, corner, deviations[1, corner[1]])
-    return {kinds: part / (rows.window // maps.step) ** 2 for kinds, part in sums.items()}
-
-
-def _corner_sums(maps: WindowMaps, sides: Corner, deviations: Tensor) -> Tensor:
-    """Return the sums (rows, columns, channels) of what corners differ by from what their sides let expect."""
-    sums, strip = maps.corners[sides].sum(dim=(0, 1)), maps.strips[0, sides[0]].sum(dim=0)
-    for column in maps.felt_places(sides[1]):
-        sums -= maps.lines(strip, 0, 1, sides[1], column).transpose(0, 1)
-    for row in maps.felt_places(sides[0]):
-        sums -= maps.lines(deviations, 0, 0, sides[0], row)
-    return sums
-
-
-def _clip(start: int, stop: int, n_windows: int) -> tuple[int, int]:
-    start = min(max(0, start), n_windows)
-    return start, max(start, min(stop, n_windows))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from lmfcn.compute.parallel import Workers, as_completed
-from lmfcn.compute.threads import n_threads
+from lmfcn.compute.resources import use_threads
 from lmfcn.method.epoch import Problem, Trained, Training
 from lmfcn.method.history import TrainingError
 
@@ -59,7 +59,7 @@ class _TrainByName:
     n_threads: int
 
     def __call__(self, name: str) -> Trained:
-        with n_threads(self.n_threads):
+        with use_threads(self.n_threads):
             try:
                 trained = self.trainings[name]().run()
             except TrainingError as error:

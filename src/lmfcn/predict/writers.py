@@ -13,7 +13,7 @@ import numpy as np
 
 from lmfcn.model import TextureModel
 from lmfcn.predict.journal import Journal, journal_path
-from lmfcn.util.files import whole_file
+from lmfcn.util.files import open_atomic
 from lmfcn.util.packages import needs
 
 FORMATS = ("table", "csv", "jsonl", "parquet")
@@ -235,7 +235,7 @@ def file_writer(judge: Judge, form: str, *, proba: bool) -> LineFile | ParquetWr
 
 def write_file(output: Path, journal: Journal, writer: LineFile | ParquetWriter) -> None:
     """Write what a journal holds."""
-    with whole_file(output) as file:
+    with open_atomic(output) as file:
         writer.write(journal.rows(), file)
 
 

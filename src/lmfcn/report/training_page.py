@@ -24,18 +24,18 @@ from lmfcn.report.latent_plots import (
 )
 from lmfcn.report.prediction_plots import confusion_matrix, reliability_diagram
 from lmfcn.report.style import as_png, as_svg, write_page
-from lmfcn.user_training import Judged, OwnModel
+from lmfcn.user_training import EvaluatedPart, TrainedModel
 
 _MOST_DOUBTFUL = 20
 _MOST_CURVES, _MOST_POINTS, _MOST_IMAGES = 6, 2000, 18
 
 
-def write_training_report(trained: OwnModel, path: Path, *, name: str) -> None:
+def write_training_report(trained: TrainedModel, path: Path, *, name: str) -> None:
     """Write the page of a training; an existing file is replaced whole or not at all.
 
     Parameters
     ----------
-    trained : OwnModel
+    trained : TrainedModel
     path : Path
     name : str
         Title of the page, such as the path of the model.
@@ -43,8 +43,8 @@ def write_training_report(trained: OwnModel, path: Path, *, name: str) -> None:
     write_page(path, "training.html", {**_training_content(trained), "name": name})
 
 
-def _training_content(trained: OwnModel) -> dict[str, Any]:
-    record, judged = trained.classifier.model_.record, trained.judged
+def _training_content(trained: TrainedModel) -> dict[str, Any]:
+    record, judged = trained.classifier.model_.record, trained.best_evaluated
     return {
         "record": record,
         "classes": [str(label) for label in trained.classifier.classes_],
@@ -62,7 +62,7 @@ def _training_content(trained: OwnModel) -> dict[str, Any]:
     }
 
 
-def _curves(trained: OwnModel) -> list[tuple[str, str]]:
+def _curves(trained: TrainedModel) -> list[tuple[str, str]]:
     """Return titles and curves of the network, or of the first few networks of one-vs-all."""
     classifier = trained.classifier
     refit = classifier.refit_history_
@@ -77,7 +77,7 @@ def _curves(trained: OwnModel) -> list[tuple[str, str]]:
     ]
 
 
-def _pictures(judged: Judged) -> dict[str, str]:
+def _pictures(judged: EvaluatedPart) -> dict[str, str]:
     evaluation = judged.evaluation
     order = np.argsort(judged.probabilities[np.arange(len(judged.numbers)), judged.numbers], kind="stable")
     hardest = order[:_MOST_IMAGES]
@@ -91,7 +91,7 @@ def _pictures(judged: Judged) -> dict[str, str]:
     }
 
 
-def _caption(judged: Judged, index: int) -> str:
+def _caption(judged: EvaluatedPart, index: int) -> str:
     classes, predicted = judged.evaluation.classes, judged.probabilities[index]
     true, guess = int(judged.numbers[index]), int(predicted.argmax())
     result = "correct" if true == guess else f"predicted {classes[guess]}"
@@ -99,7 +99,7 @@ def _caption(judged: Judged, index: int) -> str:
     return f"{name[-24:]}\n{classes[true]}, {result}\nprobability {predicted[true]:.2f}"
 
 
-def _space(trained: OwnModel) -> Any:
+def _space(trained: TrainedModel) -> Any:
     """Draw the latents of all support vectors and of a sample of the other images."""
     classifier, parts = trained.classifier, trained.parts
     latents, labels = [classifier.transform(parts.train)], [_labels(parts.train)]
@@ -118,7 +118,7 @@ def _labels(images: ImageCollection) -> np.ndarray:
     return np.asarray(images.labels)
 
 
-def doubtful_labels(trained: OwnModel) -> list[tuple[str, str, str, str]]:
+def doubtful_labels(trained: TrainedModel) -> list[tuple[str, str, str, str]]:
     """Return file, label, likeliest class and reasons for each doubtful label, the likeliest error first."""
     parts = [part for part in (trained.parts.train, trained.parts.validation) if part is not None]
     # Not `transform`, whose latents may be whitened with the doubtful labels.

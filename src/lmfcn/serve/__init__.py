@@ -1,12 +1,12 @@
-"""The local web page: a fitted model in a browser, and the same as JSON. Needs the extra `serve`."""
+"""A web server for one model: a page in the browser and a JSON interface. Needs the extra `serve`."""
 
 from types import ModuleType
 
 
 def load_server() -> ModuleType:
-    """Return the module that runs the page, or say what must be installed for it."""
+    """Return the module that runs the server; raise ImportError with advice if packages are missing."""
     try:
-        import python_multipart  # noqa: F401  (which FastAPI needs for uploads, but does not import by itself)
+        import python_multipart  # noqa: F401  (FastAPI needs it for uploads, but imports it late)
 
         from lmfcn.serve import server
     except ImportError as error:

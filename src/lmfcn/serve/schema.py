@@ -1,31 +1,31 @@
-"""What the JSON interface says: these classes make the OpenAPI document."""
+"""The types of the JSON interface, from which the OpenAPI document is made."""
 
 from typing import Annotated
 
 from pydantic import BaseModel, Field
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
-Address = Annotated[str, Field(description="The picture itself, as data:image/...;base64,...")]
+Address = Annotated[str, Field(description="The picture as a data URL: data:image/...;base64,...")]
 Two = Field(min_length=2, max_length=2)
-Place = Annotated[list[float], Two, Field(description="Where the image lies on the plane of the training images.")]
+Place = Annotated[list[float], Two, Field(description="Coordinates on the plane of the training images.")]
 
 
 class FileProblem(BaseModel):
-    """What is wrong with one file."""
+    """The problem with one file."""
 
     name: str
     reason: str
 
 
 class Problem(BaseModel):
-    """Why a request is refused."""
+    """The reason for which a request is refused."""
 
     detail: str = Field(description="The reason in one sentence.")
-    files: list[FileProblem] = Field(description="The files that cannot be used; empty if something else is wrong.")
+    files: list[FileProblem] = Field(description="The files that cannot be used; empty for other problems.")
 
 
 class DecidingImage(BaseModel):
-    """A support vector and what it adds to the decision value."""
+    """A support vector and its weight in the decision value."""
 
     weight: float
     label: str | None = Field(description="Its class, if it is known.")
@@ -34,29 +34,29 @@ class DecidingImage(BaseModel):
 
 
 class Neighbour(BaseModel):
-    """A training image that is near in the latent space."""
+    """A training image that is close in the latent space."""
 
-    image: int = Field(description="Its number in the gallery.")
+    image: int = Field(description="Number in the gallery.")
     distance: float
 
 
 class Reasons(BaseModel):
-    """The decision value of the predicted class, taken apart."""
+    """The decision value of the predicted class and its parts."""
 
     value: float = Field(description="Equals intercept + all weights + rest.")
     intercept: float
-    in_favour: list[DecidingImage] = Field(description="Those that add most, the strongest first.")
-    against: list[DecidingImage] = Field(description="Those that take most away, the strongest first.")
+    in_favour: list[DecidingImage] = Field(description="Images with the largest positive weights, the largest first.")
+    against: list[DecidingImage] = Field(description="Images with the largest negative weights, the largest first.")
     rest: float = Field(description="Sum of the weights of all other support vectors.")
-    n_rest: int = Field(ge=0, description="How many these are.")
-    picture: Address = Field(description="The image as the model takes it.")
-    map: Address = Field(description="The same in grey; orange speaks for the label, blue against it.")
+    n_rest: int = Field(ge=0, description="Number of these other support vectors.")
+    picture: Address = Field(description="The image in the form of the model.")
+    map: Address = Field(description="The same in grey with a map: orange supports the label, blue contradicts it.")
     place: Place | None = None
     neighbours: list[Neighbour] = Field(description="The nearest training images; empty without a gallery.")
 
 
-class Answer(BaseModel):
-    """What the model says about one image."""
+class Prediction(BaseModel):
+    """The prediction for one image."""
 
     name: str = Field(description="Name of the file.")
     label: str = Field(description="The most probable class.")
@@ -64,17 +64,17 @@ class Answer(BaseModel):
     prediction_set: list[str] | None = Field(
         description="Classes that cannot be ruled out; null if the model was fitted without held-out images."
     )
-    reasons: Reasons | None = Field(default=None, description="Only if the request asked for them.")
+    reasons: Reasons | None = Field(default=None, description="Only if the request asks for them.")
 
 
-class Answers(BaseModel):
-    """Answers in the order of the files."""
+class Predictions(BaseModel):
+    """The predictions, in the order of the files."""
 
-    answers: list[Answer]
+    answers: list[Prediction]
 
 
 class AllowedUploads(BaseModel):
-    """What a request may ask for."""
+    """The limits of a request."""
 
     files: int
     file_bytes: int
@@ -83,22 +83,22 @@ class AllowedUploads(BaseModel):
 
 
 class ModelCard(BaseModel):
-    """What the model is and takes."""
+    """A description of the model and its input."""
 
     name: str
     classes: list[str]
     channels: int
     pixels: str = Field(description="uint8, uint16 or float.")
     size: Annotated[list[int], Two] | None = Field(
-        description="Height and width that images are brought to; null: as they are."
+        description="Height and width to which images are resized; null: images are not resized."
     )
     coverage: Probability | None = Field(
-        description="Share of images whose class shall be in their prediction set; approximate."
+        description="Approximate share of images whose true class is in the prediction set."
     )
     n_support: int
     n_weights: int
-    n_gallery: int | None = Field(description="Number of training images to look at; null without a gallery.")
-    version: str = Field(description="Of lmfcn.")
+    n_gallery: int | None = Field(description="Number of training images in the gallery; null without one.")
+    version: str = Field(description="Version of lmfcn.")
     limits: AllowedUploads
 
 
@@ -114,6 +114,6 @@ class TrainingImages(BaseModel):
 
 
 class Health(BaseModel):
-    """That the server is there."""
+    """The state of the server."""
 
     status: str

@@ -1,4 +1,4 @@
-"""Run the application on a socket; the guard that checks every request and response."""
+"""Run the web application on a socket, and guard its requests and responses."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from lmfcn.serve.uploads import Limits
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-"""What a browser on this machine calls it."""
+"""Host names of this machine for its own browser."""
 
 HEADERS = {
     "Content-Security-Policy": (
@@ -32,17 +32,73 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+_SHUTDOWN_SECONDS = 5
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a listening socket; port 0 chooses a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(f"Cannot listen on {host}, port {port}: {reason}; choose another --host or --port.") from error
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a server on this host.
+
+    Examples
+    --------
+    >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def browser_address(listening: socket.socket) -> str:
+    """Return the URL of the server for a browser on this machine."""
+    host, port = listening.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def share_cores(limits: Limits) -> Limits:
+    """Return limits with one worker per core, at most four, and divide the threads of torch among them."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    workers = min(4, cores)
+    torch.set_num_threads(max(1, cores // workers))
+    return replace(limits, workers=workers)
+
+
+def run(app: FastAPI, listening: socket.socket, *, open_at: str | None = None) -> None:
+    """Serve until the user stops it; open the URL `open_at` in a browser, if given."""
+    config = uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        ws="none",
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+    )
+    logging.getLogger("tifffile").disabled = True  # the response tells the client what is wrong
+    if open_at is not None:
+        webbrowser.open(open_at)  # the socket listens already, so requests wait
+    with suppress(KeyboardInterrupt):  # Ctrl-C stops the server
+        uvicorn.Server(config).run(sockets=[listening])
 
 
 class Guard:
-    """Refuses requests that other web sites make a browser send, and adds the headers of `HEADERS`.
+    """Middleware that refuses cross-site requests and adds security headers.
 
     Parameters
     ----------
     app : ASGI application
     hosts : collection of str or None
-        Names under which the server may be addressed; a page of another name that points to this machine (DNS
-        rebinding) is refused. None allows any.
+        Accepted host names; others, which may be an attack by DNS rebinding, are refused. None accepts any.
     """
 
     def __init__(self, app: ASGIApp, hosts: Collection[str] | None) -> None:
@@ -68,15 +124,17 @@ class Guard:
     def _refusal(self, method: str, headers: Headers) -> JSONResponse | None:
         host = _without_port(headers.get("host", ""))
         if self._hosts is not None and host not in self._hosts:
-            return _refused(400, f"This server does not answer under the name {host[:80]!r}.")
+            return _refused(
+                400, f"This server does not accept the host name {host[:80]!r}; allow it with --allow-host."
+            )
         follows_link = method == "GET" and headers.get("sec-fetch-mode") == "navigate"
         if headers.get("sec-fetch-site") == "cross-site" and not follows_link:
-            return _refused(403, "Requests from pages of other sites are not answered.")
+            return _refused(403, "Requests from pages of other sites are refused.")
         return None
 
 
 def _without_port(host: str) -> str:
-    """Return the name in a Host header.
+    """Return the name in a Host header in lower case, without the port.
 
     Examples
     --------
@@ -89,62 +147,3 @@ def _without_port(host: str) -> str:
 
 def _refused(status: int, reason: str) -> JSONResponse:
     return JSONResponse({"detail": reason, "files": []}, status)
-
-
-_CLOSING_SECONDS = 5
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; port 0 takes a free one."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise OSError(f"Cannot listen on {host}, port {port}: {reason}; choose another --host or --port.") from error
-
-
-def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach a server there.
-
-    Examples
-    --------
-    >>> is_loopback("localhost"), is_loopback("127.0.0.1"), is_loopback("0.0.0.0")
-    (True, True, False)
-    """
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
-def address_of(listening: socket.socket) -> str:
-    """Return what to type into a browser on this machine."""
-    host, port = listening.getsockname()[:2]
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
-
-
-def share_cores(limits: Limits) -> Limits:
-    """Return limits with as many workers as there are cores, at most four, and divide the cores among them."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = min(4, cores)
-    torch.set_num_threads(max(1, cores // workers))
-    return replace(limits, workers=workers)
-
-
-def run(app: FastAPI, listening: socket.socket, *, open_at: str | None = None) -> None:
-    """Answer requests until the user stops it; opens `open_at` in a browser, if there is one."""
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        ws="none",
-        timeout_graceful_shutdown=_CLOSING_SECONDS,
-    )
-    logging.getLogger("tifffile").disabled = True  # what is wrong with an upload is told to whoever sent it
-    if open_at is not None:
-        webbrowser.open(open_at)  # the socket listens already, so nothing comes too early
-    with suppress(KeyboardInterrupt):  # the way to end it
-        uvicorn.Server(config).run(sockets=[listening])

@@ -1,4 +1,4 @@
-"""Read the files of a request into memory within limits, and refuse what cannot be answered."""
+"""Read and decode the files of a request within limits, and refuse requests that cannot be served."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -18,7 +18,11 @@ from lmfcn.data.image_form import ImageForm
 
 MEGABYTE = 1_000_000
 MEGAPIXEL = 1_000_000
-MEGAPIXELS, MEGAPIXELS_AS_THEY_ARE = 50, 2.5
+MEGAPIXELS, MEGAPIXELS_NOT_RESIZED = 50, 2.5
+FIELD = "files"
+_SHOWN = 3
+_OTHER_FIELDS = 10
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -28,19 +32,19 @@ class Limits:
     Attributes
     ----------
     file_bytes : int
-        Of one file.
+        Largest size of one file.
     request_bytes : int
-        Of a whole request, whether it says so beforehand or not.
+        Largest size of a request, with or without a Content-Length.
     files : int
-        In one request.
+        Largest number of files in one request.
     pixels : int
-        Of one image; compared with its header before it is decoded.
+        Largest number of pixels of one image; checked before it is decoded.
     requests : int
-        Read into memory and answered at a time; others wait.
+        Requests that are served at the same time; others wait.
     workers : int
-        Requests that compute at a time.
+        Requests that compute at the same time.
     seconds : float
-        For a request to arrive completely.
+        Time in which a request must arrive completely.
     """
 
     file_bytes: int = 32 * MEGABYTE
@@ -52,35 +56,32 @@ class Limits:
     seconds: float = 60.0
 
     def on(self, device: torch.device) -> "Limits":
-        """Return the limits for a model on a device: on Apple's MPS, two threads at a time end the process."""
+        """Return the limits for a model on a device: on Apple's MPS, two threads at the same time end the process."""
         return replace(self, workers=1) if device.type == "mps" else self
 
 
 def default_pixels(form: ImageForm) -> int:
-    """Return how many pixels an image may have: fewer where the network takes images in the size in which they come.
+    """Return how many pixels an image may have: fewer if the model does not resize images.
 
     Examples
     --------
     >>> default_pixels(ImageForm(channels=3, pixels="uint8"))
     2500000
     """
-    return int((MEGAPIXELS_AS_THEY_ARE if form.frame.size is None else MEGAPIXELS) * MEGAPIXEL)
+    return int((MEGAPIXELS_NOT_RESIZED if form.frame.size is None else MEGAPIXELS) * MEGAPIXEL)
 
 
-_SHOWN = 3
-
-
-class Refusal(Exception):  # noqa: N818  (it is the user's request that is wrong)
+class Refusal(Exception):  # noqa: N818  (the request is wrong, not the server)
     """A request that is refused.
 
     Attributes
     ----------
     status : int
-        Of HTTP, between 400 and 499.
+        HTTP status between 400 and 499.
     reason : str
         One sentence.
     files : list of (name, reason)
-        Which of the files cannot be used, and why; empty if something else is wrong.
+        Files that cannot be used, and why; empty for other problems.
     """
 
     def __init__(self, status: int, reason: str, files: Sequence[tuple[str, str]] = ()) -> None:
@@ -91,11 +92,11 @@ class Refusal(Exception):  # noqa: N818  (it is the user's request that is wrong
 
 
 class TooManyBytesError(ImageError):
-    """A file with more bytes than are allowed."""
+    """A file with too many bytes."""
 
 
 def refuse_files(errors: Sequence[ImageError]) -> Refusal:
-    """Return the refusal of a request with files that cannot be used; the status is that of the first of them.
+    """Return the refusal of a request with files that cannot be used; the first file determines the status.
 
     Examples
     --------
@@ -112,11 +113,6 @@ def _status(error: ImageError) -> int:
     if isinstance(error, UnknownFormatError):
         return 415
     return 413 if isinstance(error, TooManyPixelsError | TooManyBytesError) else 422
-
-
-FIELD = "files"
-_OTHER_FIELDS = 10
-_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -157,17 +153,17 @@ def _media_type(request: Request) -> str:
 
 async def _parse(request: Request, limits: Limits) -> list[Upload]:
     parser = MultiPartParser(
-        request.headers, _bounded(request, limits.request_bytes), max_files=limits.files, max_fields=_OTHER_FIELDS
+        request.headers, _limited_body(request, limits.request_bytes), max_files=limits.files, max_fields=_OTHER_FIELDS
     )
-    parser.spool_max_size = limits.request_bytes + 1  # beyond this, files would go to the disk
+    parser.spool_max_size = limits.request_bytes + 1  # larger files would be written to disk
     try:
         form = await parser.parse()
     except MultiPartException as error:
         if error.message.startswith("Too many files"):
             raise Refusal(
-                413, f"A request may hold {limits.files} files; send more of them one after the other."
+                413, f"A request may hold {limits.files} files; send the others in further requests."
             ) from error
-        raise Refusal(400, f"The request is not sound multipart/form-data: {error.message}") from error
+        raise Refusal(400, f"The request is not valid multipart/form-data: {error.message}") from error
     try:
         return [await _upload(field, value) for field, value in form.multi_items()]
     finally:
@@ -182,41 +178,41 @@ async def _upload(field: str, value: UploadFile | str) -> Upload:
     return Upload(name[-_LONGEST_NAME:] or "unnamed", await value.read())
 
 
-async def _bounded(request: Request, most: int) -> AsyncGenerator[bytes]:
-    """Pass on a body, or refuse it as soon as it is too long or says that it will be."""
+async def _limited_body(request: Request, max_bytes: int) -> AsyncGenerator[bytes]:
+    """Yield the body of a request; refuse it if it is, or announces to be, too long."""
     received, declared = 0, request.headers.get("content-length", "")
-    too_long = declared.isdecimal() and int(declared) > most
+    too_long = declared.isdecimal() and int(declared) > max_bytes
     async for chunk in request.stream():
         received += len(chunk)
-        too_long = too_long or received > most
+        too_long = too_long or received > max_bytes
         if not too_long:
             yield chunk
-        elif received > 2 * most:
+        elif received > 2 * max_bytes:
             break
-    # What a client still sends is read and dropped for a while: many listen for an answer only when they are done.
+    # The rest is read and dropped for a while: many clients read the response only after they have sent all.
     if too_long:
-        raise Refusal(413, f"A request may have {most / MEGABYTE:g} MB; send fewer files at a time.")
+        raise Refusal(413, f"A request may have {max_bytes / MEGABYTE:g} MB; send fewer files at a time.")
 
 
-def image_of(upload: Upload, form: ImageForm, limits: Limits) -> np.ndarray:
-    """Return the image (height, width, channels) of a file in the form of a model.
+def decode_upload(upload: Upload, form: ImageForm, limits: Limits) -> np.ndarray:
+    """Return the image (height, width, channels) of an uploaded file in the form of a model.
 
     Raises
     ------
     ImageError
-        Names the file and what is wrong with it.
+        With the name of the file and the reason.
     """
     if len(upload.content) > limits.file_bytes:
         size, most = len(upload.content) / MEGABYTE, limits.file_bytes / MEGABYTE
         raise TooManyBytesError(upload.name, f"has {size:.3g} MB, more than the {most:g} MB allowed")
     header = probe_content(upload.content, upload.name, max_pixels=limits.pixels)
-    if header.channels not in _usable_channels(form):  # before memory is needed for all of them
-        raise _unlike(upload.name, (header.channels, header.pixels), form)
+    if header.channels not in _usable_channels(form):  # before pixels take memory
+        raise _wrong_form(upload.name, (header.channels, header.pixels), form)
     image = decode_image(upload.content, upload.name, max_pixels=limits.pixels)
     try:
-        image = frame_image(_as_grey_if_it_is(image) if form.channels == 1 else image, form.frame)
+        image = frame_image(_drop_equal_channels(image) if form.channels == 1 else image, form.frame)
         if (image.shape[2], pixel_kind(image)) != (form.channels, form.pixels):
-            raise _unlike(upload.name, (image.shape[2], pixel_kind(image)), form)
+            raise _wrong_form(upload.name, (image.shape[2], pixel_kind(image)), form)
         return check_images(image[None])[0]
     except ImageError:
         raise
@@ -230,12 +226,12 @@ def _usable_channels(form: ImageForm) -> set[int]:
     return {1, 3} if form.channels == 1 else {form.channels}
 
 
-def _as_grey_if_it_is(image: np.ndarray) -> np.ndarray:
-    """Return one channel of three equal ones: what is pasted from a clipboard comes as RGB, grey or not."""
+def _drop_equal_channels(image: np.ndarray) -> np.ndarray:
+    """Return one channel if all three are equal: grey images from a clipboard arrive as RGB."""
     equal = image.shape[2] == 3 and bool((image == image[..., :1]).all())
     return image[..., :1] if equal else image
 
 
-def _unlike(name: str, found: tuple[int, str], form: ImageForm) -> ImageError:
+def _wrong_form(name: str, found: tuple[int, str], form: ImageForm) -> ImageError:
     expected = describe_channels(form.channels, form.pixels)
     return ImageError(name, f"has {describe_channels(*found)} pixels, but the model takes {expected} pixels")

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lmfcn.compute.threads import ThreadCounts
+from lmfcn.compute.resources import ThreadCounts
 from lmfcn.method.anchors import LatentSpace
 from lmfcn.method.epoch import Callback, SelectedEpoch, Training
 from lmfcn.method.history import EpochRecord, History

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from lmfcn.compute.encode import Images, encode, refresh_and_encode
 from lmfcn.compute.parallel import Workers, workers_of
-from lmfcn.compute.resources import check_device, check_kernel_memory, to_like
-from lmfcn.compute.threads import ThreadCounts
+from lmfcn.compute.resources import ThreadCounts, check_device, check_kernel_memory, to_like
 from lmfcn.data.splits import make_folds
 from lmfcn.data.training_data import LabelledImages, TrainingData
 from lmfcn.method.epoch import Callback, Trained

@@ -11,8 +11,7 @@ from torch import Tensor
 
 from lmfcn.compute.encode import Images, JoinedImages, encode, refresh_and_encode
 from lmfcn.compute.parallel import workers_of
-from lmfcn.compute.resources import to_device
-from lmfcn.compute.threads import ThreadCounts
+from lmfcn.compute.resources import ThreadCounts, to_device
 from lmfcn.data.training_data import TrainingData
 from lmfcn.method.anchors import LatentSpace
 from lmfcn.method.epoch import Callback, Judge, Problem, SelectedEpoch, Trained, Training, judge_by_epoch_svm

@@ -1,1 +1,1 @@
-"""Helpers that know nothing of the method: files, progress, checks, packages."""
+"""General helpers: files, progress bars, parameter checks and optional packages."""

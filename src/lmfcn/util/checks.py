@@ -1,4 +1,4 @@
-"""Checks of single parameters, each with one sentence about what was expected and what came."""
+"""Checks of single parameters; the error says what was expected and what was given."""
 
 from collections.abc import Collection, Mapping, Sequence
 from numbers import Integral, Real

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, and that one process at a time writes."""
+"""Write files completely or not at all, and lock files against other processes."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from filelock import FileLock, Timeout
 
-_WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+_NO_LOCK_ERRORS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -20,52 +20,52 @@ def write_text(path: str | Path, text: str) -> None:
 
 def write_bytes(path: str | Path, content: bytes) -> None:
     """Write a file under a temporary name and rename it when it is complete and on the disk."""
-    with whole_file(path) as file:
+    with open_atomic(path) as file:
         file.write(content)
 
 
 @contextmanager
-def whole_file(path: str | Path) -> Iterator[BinaryIO]:
-    """Open a file under a temporary name; it gets its own when the block ends well, and goes when it does not."""
-    with unfinished_file(path) as unfinished, unfinished.open("wb") as file:
+def open_atomic(path: str | Path) -> Iterator[BinaryIO]:
+    """Open a file under a temporary name; rename it if the block succeeds, and remove it if the block fails."""
+    with atomic_path(path) as temporary, temporary.open("wb") as file:
         yield file
 
 
 @contextmanager
-def unfinished_file(path: str | Path) -> Iterator[Path]:
-    """Give a temporary name to write to; it becomes `path` when the block ends well, and is removed if it does not."""
+def atomic_path(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path to write to; rename it to `path` if the block succeeds, else remove it."""
     if Path(path).is_dir():
         raise ValueError(f"{path} is a folder; give the name of a file.")
-    given, path = path, Path(os.path.realpath(path))  # what a link leads to is replaced, not the link
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    given, path = path, Path(os.path.realpath(path))  # replaces the target of a link, not the link
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        yield unfinished
-        with unfinished.open("rb") as file:
+        yield temporary
+        with temporary.open("rb") as file:
             os.fsync(file.fileno())
-        unfinished.replace(path)
+        temporary.replace(path)
     except OSError as error:
-        if error.filename == str(unfinished):
-            error.filename = str(given)  # the only name that the user knows
+        if error.filename == str(temporary):
+            error.filename = str(given)  # the name that the user gave
         raise
     finally:
         with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def check_writable(path: str | Path) -> None:
-    """Raise now the error that writing a file would raise after long work; nothing is left there."""
+    """Raise the error that writing a file would raise, before long work; no file is left behind."""
     path = Path(path)
     if path.is_file():
         path.open("ab").close()
         return
-    with whole_file(path):
+    with open_atomic(path):
         pass
     path.unlink()
 
 
 @contextmanager
-def made_folder(path: str | Path) -> Iterator[Path]:
-    """Make a folder that can be written to; if the block fails, it goes again unless something is in it."""
+def create_folder(path: str | Path) -> Iterator[Path]:
+    """Create a writable folder; if the block fails, remove it again if it is empty."""
     path = Path(path)
     missing = [folder for folder in (path, *path.parents) if not folder.exists()]
     if path.exists() and not path.is_dir():
@@ -82,15 +82,15 @@ def made_folder(path: str | Path) -> Iterator[Path]:
 
 
 class LockFile:
-    """A lock file beside a file that one process at a time may write; it goes when it is released.
+    """A lock file beside a file that only one process may write at a time; it is removed when it is released.
 
-    A process that is killed leaves it behind, where it keeps nobody out. On file systems without locks, as on some
-    networks, nobody is kept out either.
+    The lock file of a killed process stays behind, but is no longer locked. On file systems without locks, such as
+    some network file systems, there is no lock.
 
     Parameters
     ----------
     path : path
-        Of the file to write; the lock file has the same name and the ending .lock, beside the target of a link.
+        The file to write. The lock file has the same name with the ending .lock; for a link, it is beside the target.
     busy : str
         Message of the ValueError when another process has the lock.
     """
@@ -98,15 +98,15 @@ class LockFile:
     def __init__(self, path: str | Path, busy: str) -> None:
         self.path = Path(f"{os.path.realpath(path)}.lock")
         self._lock = FileLock(self.path, thread_local=False, fallback_to_soft=False)
-        if not self.path.parent.exists():  # filelock would make the folder
+        if not self.path.parent.exists():  # filelock would create the folder
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         try:
-            # Some tries: another process may be removing the lock file just now.
+            # Several tries, as another process may be removing the lock file at this moment.
             self._lock.acquire(timeout=0.1, poll_interval=0.02)
         except Timeout as error:
             raise ValueError(busy) from error
         except OSError as error:
-            self._go_without(error, path)
+            self._ignore_missing_locks(error, path)
 
     def __enter__(self) -> "LockFile":
         return self
@@ -115,16 +115,16 @@ class LockFile:
         self.release()
 
     def release(self) -> None:
-        """Remove the lock file and let others in; nothing happens the second time."""
+        """Unlock and remove the lock file; a second call does nothing."""
         if not self._lock.is_locked:
             return
-        # Removed while it is locked: whoever has opened it meanwhile finds it gone, and makes a new one.
-        if sys.platform != "win32":  # where an open file cannot be removed, and filelock does it afterwards
+        # Remove it while it is locked: a process that has opened it meanwhile finds it removed, and creates a new one.
+        if sys.platform != "win32":  # there an open file cannot be removed, and filelock removes it later
             self.path.unlink(missing_ok=True)
         self._lock.release()
 
-    def _go_without(self, error: OSError, path: str | Path) -> None:
-        if error.errno not in _WITHOUT_LOCKS:
-            error.filename = str(path)  # the only name that the user knows
+    def _ignore_missing_locks(self, error: OSError, path: str | Path) -> None:
+        if error.errno not in _NO_LOCK_ERRORS:
+            error.filename = str(path)  # the name that the user gave
             raise error
         self.path.unlink(missing_ok=True)

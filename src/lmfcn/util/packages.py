@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 
+_PACKAGES = ("lmfcn", "torch", "numpy", "scikit-learn")
+
 
 def needs(module: str, extra: str) -> Any:
-    """Return a module of an optional package, or say how to get it.
+    """Import a module of an optional package; if it is missing, raise ImportError with the extra to install.
 
     Examples
     --------
@@ -19,22 +21,19 @@ def needs(module: str, extra: str) -> Any:
     """
     try:
         return import_module(module)
-    except (ImportError, RuntimeError) as error:  # torchvision beside a torch of another kind raises the second
+    except (ImportError, RuntimeError) as error:  # torchvision with another build of torch raises RuntimeError
         package = module.partition(".")[0].replace("skimage", "scikit-image").replace("_", "-")
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ImportError(f"This needs {package}: pip install 'lmfcn[{extra}]' ({reason}).") from error
 
 
-_PACKAGES = ("lmfcn", "torch", "numpy", "scikit-learn")
-
-
 def versions() -> dict[str, str]:
-    """Return the versions of the packages that numbers depend on most."""
+    """Return the versions of the packages on which results depend most."""
     return {**{package: version(package) for package in _PACKAGES}, "python": platform.python_version()}
 
 
 def machine() -> dict[str, Any]:
-    """Return what seconds, and the last digits of results, depend on beside the software."""
+    """Return properties of the machine that affect run time and the last digits of results."""
     return {
         "system": platform.platform(),
         "processor": platform.machine(),

@@ -1,4 +1,4 @@
-"""Progress bars for whatever takes more than a moment."""
+"""Progress bars on a terminal, and progress lines in log files."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -20,14 +20,14 @@ from rich.progress import (
 from rich.text import Text
 
 SECONDS_BETWEEN_LINES = 60.0
-"""In log files and pipes."""
+"""Interval of progress lines in log files and pipes."""
 
 Advance = Callable[[str], None]
-"""Moves the bar one epoch on, with a note to show beside it."""
+"""Advances the bar by one epoch, with a note to show beside it."""
 
 
 def progress_note(score: float | None, n_support: int | None = None) -> str:
-    """Say in a few words how an epoch went."""
+    """Return a short note about an epoch."""
     parts = [
         "" if score is None else f"validation {score:.3f}",
         "" if n_support is None else f"{n_support} support vectors",
@@ -39,15 +39,15 @@ def progress_note(score: float | None, n_support: int | None = None) -> str:
 def item_progress(title: str, n_items: int, *, n_before: int = 0, visible: bool) -> Iterator[Callable[[], None]]:
     """Show a bar over `n_items` on standard error while the block runs, if `visible`.
 
-    Of these, `n_before` were done by an earlier run, so they tell nothing about how long the others take. Where a bar
-    cannot move, as in log files, there is a line at the start and then one every minute.
+    An earlier run finished `n_before` of them, which are left out of the estimate of the remaining time. In log files
+    there is a line at the start and then one every minute.
     """
     console = Console(stderr=True)
     if visible and not (console.is_terminal or console.is_jupyter):
         _print(console, f"{title}: {n_items}" if n_before == 0 else f"{title}: {n_before:,} of {n_items:,}")
-        yield _every_minute(console, lambda number, _: f"{title}: {n_before + number:,} of {n_items:,}")
+        yield _count_items(console, lambda number, _: f"{title}: {n_before + number:,} of {n_items:,}")
         return
-    with Progress(_title(), *Progress.get_default_columns()[1:], console=console, disable=not visible) as bar:
+    with Progress(_title_column(), *Progress.get_default_columns()[1:], console=console, disable=not visible) as bar:
         task = bar.add_task(title, total=n_items, completed=n_before)
         yield lambda: bar.advance(task)
 
@@ -56,7 +56,7 @@ def item_progress(title: str, n_items: int, *, n_before: int = 0, visible: bool)
 def epoch_progress(title: str, n_epochs: int, *, visible: bool) -> Iterator[Advance]:
     """Show a bar over `n_epochs` on standard error while the block runs, if `visible`."""
     columns = (
-        _title(),
+        _title_column(),
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}"),
@@ -65,7 +65,7 @@ def epoch_progress(title: str, n_epochs: int, *, visible: bool) -> Iterator[Adva
     )
     console = Console(stderr=True)
     if visible and not console.is_terminal:
-        yield _plain_lines(title, n_epochs, console)
+        yield _print_epochs(title, n_epochs, console)
         return
     with Progress(*columns, console=console, disable=not visible) as bar:
         task = bar.add_task(title, total=n_epochs, note="")
@@ -74,20 +74,20 @@ def epoch_progress(title: str, n_epochs: int, *, visible: bool) -> Iterator[Adva
 
 @contextmanager
 def count_progress(title: str, *, visible: bool) -> Iterator[Callable[[], None]]:
-    """Show on standard error how many items are done while the block runs, when nobody knows how many there are.
+    """Show on standard error how many items are done while the block runs, if their total is unknown.
 
-    Where a bar cannot move, as in log files, there is a line every minute.
+    In log files there is a line every minute.
     """
     columns = (
         SpinnerColumn(),
-        _title(),
+        _title_column(),
         TextColumn("{task.completed:,.0f}"),
         _Speed(),
         TimeElapsedColumn(),
     )
     console = Console(stderr=True)
     if visible and not console.is_terminal:
-        yield _every_minute(console, lambda number, seconds: f"{title} {number:,}  {number / seconds:,.1f} a second")
+        yield _count_items(console, lambda number, seconds: f"{title} {number:,}  {number / seconds:,.1f} a second")
         return
     with Progress(*columns, console=console, disable=not visible, transient=True) as bar:
         task = bar.add_task(title, total=None)
@@ -95,14 +95,14 @@ def count_progress(title: str, *, visible: bool) -> Iterator[Callable[[], None]]
 
 
 class _Speed(ProgressColumn):
-    """How many items a second."""
+    """A column with the number of items per second."""
 
     def render(self, task: Task) -> Text:
         return Text("" if task.speed is None else f"{task.speed:,.1f} a second")
 
 
-def _title() -> TextColumn:
-    """Return a column that shows titles as they are; names of files may hold what looks like markup."""
+def _title_column() -> TextColumn:
+    """Return a column for titles without markup, as file names may contain brackets."""
     return TextColumn("{task.description}", markup=False)
 
 
@@ -110,23 +110,23 @@ def _print(console: Console, line: str) -> None:
     console.print(line, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
-def _every_minute(console: Console, line: Callable[[int, float], str]) -> Callable[[], None]:
-    """Return what counts items, and every minute prints a line made of their number and the seconds until then."""
+def _count_items(console: Console, line: Callable[[int, float], str]) -> Callable[[], None]:
+    """Return a function that counts items, and prints a line with their number and the seconds once a minute."""
     numbers, start = count(1), time.monotonic()
-    told = start
+    last_line = start
 
     def advance() -> None:
-        nonlocal told
+        nonlocal last_line
         number, now = next(numbers), time.monotonic()
-        if now - told >= SECONDS_BETWEEN_LINES:
-            told = now
+        if now - last_line >= SECONDS_BETWEEN_LINES:
+            last_line = now
             _print(console, line(number, now - start))
 
     return advance
 
 
-def _plain_lines(title: str, n_epochs: int, console: Console) -> Advance:
-    """Return what writes a line per epoch, for log files and pipes, where a bar cannot move."""
+def _print_epochs(title: str, n_epochs: int, console: Console) -> Advance:
+    """Return a function that prints a line per epoch, for log files and pipes."""
     numbers = count(1)
 
     def advance(note: str) -> None:

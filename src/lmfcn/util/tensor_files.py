@@ -1,4 +1,4 @@
-"""Tensors and plain values in one file of the safetensors format. Reading one executes nothing."""
+"""Write and read tensors and JSON values in one safetensors file. Reading a file executes no code."""
 
 import hashlib
 import json
@@ -14,41 +14,41 @@ from torch import Tensor
 from lmfcn.util.files import write_bytes
 
 LARGEST_HEADER = 2**26
-"""Bytes; a real header holds names, shapes and a history, which are thousands of times less."""
+"""Bytes; a real header, with names, shapes and a history, is thousands of times smaller."""
 
 _ENTRY = "lmfcn"
 _DTYPES = (torch.float16, torch.float32, torch.float64, torch.int64, torch.uint8)
 
 
 class FileError(ValueError):
-    """A file is not what it should be; the message says what is wrong with it."""
+    """A file is damaged or of another kind."""
 
 
 def write_tensors(
     path: str | Path, kind: str, version: int, values: dict[str, Any], tensors: dict[str, Tensor]
 ) -> None:
-    """Write tensors and JSON values, whole or not at all.
+    """Write tensors and JSON values, completely or not at all.
 
     Parameters
     ----------
     path : path
     kind : str
-        What the file is, such as "lmfcn model"; readers refuse other kinds.
+        Kind of the file, such as "lmfcn model"; readers refuse other kinds.
     version : int
-        Of the layout of `values` and `tensors`.
+        Version of the layout of `values` and `tensors`.
     values : dict
         Anything that JSON can hold.
     tensors : dict of Tensor
     """
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-    described = {"kind": kind, "version": version, "values": values}
-    described["digest"] = _digest(described, tensors)
-    # One entry: safetensors writes several in any order, and the same content should make the same bytes.
-    write_bytes(path, safetensors.torch.save(tensors, {_ENTRY: _dump(described)}))
+    header = {"kind": kind, "version": version, "values": values}
+    header["digest"] = _digest(header, tensors)
+    # One entry only: safetensors writes several in any order, but the same content should give the same bytes.
+    write_bytes(path, safetensors.torch.save(tensors, {_ENTRY: _dump(header)}))
 
 
 def read_tensors(path: str | Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read what `write_tensors` wrote, or say why it cannot be trusted.
+    """Read what `write_tensors` wrote; refuse files that are damaged, changed or of another kind.
 
     Raises
     ------
@@ -56,10 +56,10 @@ def read_tensors(path: str | Path, kind: str, version: int) -> tuple[dict[str, A
         For a file that is truncated, changed, of another kind, or of another version.
     """
     content = _read_checked(Path(path))
-    described = _described(path, content)
-    if described.get("kind") != kind:
-        raise FileError(f"{path} is not a file of the kind {kind!r}; it says {described.get('kind')!r:.40}.")
-    found = described.get("version")
+    header = _read_header(path, content)
+    if header.get("kind") != kind:
+        raise FileError(f"{path} is not a file of the kind {kind!r}; it says {header.get('kind')!r:.40}.")
+    found = header.get("version")
     if type(found) is not int or found != version:
         cure = "update lmfcn" if type(found) is int and found > version else "make the file anew"
         raise FileError(
@@ -69,17 +69,17 @@ def read_tensors(path: str | Path, kind: str, version: int) -> tuple[dict[str, A
         tensors = safetensors.torch.load(content)
     except (safetensors.SafetensorError, ValueError, KeyError) as error:
         raise FileError(f"{path} is damaged: {_short(error)}. Get a fresh copy.") from error
-    if described.pop("digest", None) != _digest(described, tensors):
+    if header.pop("digest", None) != _digest(header, tensors):
         raise FileError(f"{path} was changed after it was written: its checksum does not fit. Get a fresh copy.")
     _check_numbers(path, tensors)
-    values = described.get("values")
+    values = header.get("values")
     if not isinstance(values, dict):
         raise FileError(f"{path} has a header that is not understood.")
     return values, tensors
 
 
 def _read_checked(path: Path) -> bytes:
-    """Read a whole file, after a look at its first bytes."""
+    """Read a file, after a check of its first bytes."""
     if path.exists() and not path.is_file():
         raise FileError(f"{path} is not a file.")
     with path.open("rb") as file:
@@ -89,8 +89,8 @@ def _read_checked(path: Path) -> bytes:
         return start + file.read()
 
 
-def _described(path: str | Path, content: bytes) -> dict[str, Any]:
-    """Return our own entry of the header, before any tensor is looked at."""
+def _read_header(path: str | Path, content: bytes) -> dict[str, Any]:
+    """Return our own entry of the safetensors header, before any tensor is read."""
     length = int.from_bytes(content[:8], "little")
     if len(content) < 8 or length > LARGEST_HEADER:
         raise FileError(f"{path} is not in the safetensors format, or is truncated ({len(content)} bytes).")
@@ -98,7 +98,7 @@ def _described(path: str | Path, content: bytes) -> dict[str, Any]:
         raise FileError(f"{path} is truncated: {len(content)} bytes, but its header alone has {8 + length}.")
     header = _parse(path, content[8 : 8 + length])
     metadata = header.pop("__metadata__", {})
-    end = max((_end(path, entry) for entry in header.values()), default=0)
+    end = max((_tensor_end(path, entry) for entry in header.values()), default=0)
     if len(content) != 8 + length + end:
         raise FileError(f"{path} is truncated or has a tail: {len(content)} bytes instead of {8 + length + end}.")
     if not isinstance(metadata, dict) or not isinstance(metadata.get(_ENTRY, "{}"), str):
@@ -106,7 +106,7 @@ def _described(path: str | Path, content: bytes) -> dict[str, Any]:
     return _parse(path, metadata.get(_ENTRY, "{}"))
 
 
-def _end(path: str | Path, entry: Any) -> int:
+def _tensor_end(path: str | Path, entry: Any) -> int:
     try:
         return int(entry["data_offsets"][1])
     except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
@@ -135,8 +135,8 @@ def _check_numbers(path: str | Path, tensors: dict[str, Tensor]) -> None:
             raise FileError(f"{path}: {name} holds NaN or infinite numbers.")
 
 
-def _digest(described: dict[str, Any], tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256(_dump(described).encode())
+def _digest(header: dict[str, Any], tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256(_dump(header).encode())
     for name in sorted(tensors):
         tensor = tensors[name]
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
@@ -145,8 +145,8 @@ def _digest(described: dict[str, Any], tensors: dict[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _dump(described: dict[str, Any]) -> str:
-    return json.dumps(described, allow_nan=False, sort_keys=True)
+def _dump(header: dict[str, Any]) -> str:
+    return json.dumps(header, allow_nan=False, sort_keys=True)
 
 
 def _short(error: BaseException) -> str:

@@ -1,4 +1,4 @@
-// The answer for one image: probabilities, prediction set, pictures, deciding images.
+// Show the prediction for one image: probabilities, prediction set, pictures, deciding images.
 
 import { byId, element, percent, signed } from "./dom.js";
 
@@ -33,17 +33,17 @@ function showProbabilities(probabilities) {
 function describeSet(labels, coverage) {
   if (labels === null) return "The model was fitted without held-out images, so it has no prediction sets.";
   const sure = percent(coverage).replace(".0 ", " ");
-  if (labels.length === 1) return `Only ${labels[0]} cannot be ruled out (prediction set that holds the true class in about ${sure} of cases).`;
-  return `Cannot be ruled out: ${labels.join(", ")} (prediction set that holds the true class in about ${sure} of cases).`;
+  if (labels.length === 1) return `Prediction set: only ${labels[0]} (such sets hold the true class in about ${sure} of cases).`;
+  return `Prediction set: ${labels.join(", ")} (such sets hold the true class in about ${sure} of cases).`;
 }
 
 function showReasons({ label, reasons }) {
   byId("picture").src = reasons.picture;
   byId("map").src = reasons.map;
-  byId("map").alt = `Map over the image: orange speaks for ${label}, blue against it`;
+  byId("map").alt = `Map over the image: orange supports ${label}, blue contradicts it`;
   byId("sum").textContent =
     `Decision value for ${label}: ${signed(reasons.value)}. It is the sum of the weights below, ` +
-    `${signed(reasons.rest)} of ${reasons.n_rest} other training images, and a constant of ${signed(reasons.intercept)}.`;
+    `${signed(reasons.rest)} from ${reasons.n_rest} other support vectors, and a constant of ${signed(reasons.intercept)}.`;
   const strongest = Math.max(...[...reasons.in_favour, ...reasons.against].map((image) => Math.abs(image.weight)));
   showTiles("in-favour", `For ${label}`, reasons.in_favour, strongest);
   showTiles("against", `Against ${label}`, reasons.against, strongest);

@@ -1,4 +1,4 @@
-// Many images: a table that fills while they are answered, and a CSV file of it.
+// Many images: a table that fills while they are predicted, and its CSV file.
 
 import { byId, element, percent } from "./dom.js";
 

@@ -1,4 +1,4 @@
-// What the page does: take images, ask the server, show what it says.
+// The page: take images, send them to the server, show the predictions.
 
 import { showAnswer } from "./answer.js";
 import { Batch } from "./batch.js";
@@ -35,9 +35,9 @@ function describe() {
   document.title = `${model.name} – lmfcn`;
   byId("model-name").textContent = model.name;
   const channels = { 1: "grey", 3: "RGB" }[model.channels] ?? `${model.channels}-channel`;
-  const size = model.size ? `, brought to ${model.size[0]}×${model.size[1]} pixels` : "";
+  const size = model.size ? `, resized to ${model.size[0]}×${model.size[1]} pixels` : "";
   byId("model-about").textContent =
-    `Tells ${model.classes.length} classes apart: ${listed(model.classes)}. Takes ${DEPTHS[model.pixels]} ${channels} images${size}.`;
+    `${model.classes.length} classes: ${listed(model.classes)}. Takes ${DEPTHS[model.pixels]} ${channels} images${size}.`;
   byId("curl").textContent = `curl -F files=@image.png ${new URL("predict", location.href)}`;
 }
 
@@ -45,15 +45,15 @@ const listed = (names) => (names.length > 12 ? `${names.slice(0, 12).join(", ")}
 
 function askForToken() {
   const again = !byId("token-form").hidden;
-  byId("token-problem").textContent = again ? "That is not the token." : "";
+  byId("token-problem").textContent = again ? "The token is wrong." : "";
   byId("model-about").textContent = "";
   byId("token-form").hidden = false;
   byId("token").focus();
 }
 
-const say = (text) => (byId("status").textContent = text);
+const showStatus = (text) => (byId("status").textContent = text);
 
-const complain = (text) => byId("problems").append(element("li", { textContent: text }));
+const showProblem = (text) => byId("problems").append(element("li", { textContent: text }));
 
 /** Take new images: all of them go into the table, the first is shown. */
 async function take(files) {
@@ -61,45 +61,45 @@ async function take(files) {
   byId("problems").replaceChildren();
   const room = model.limits.files - batch.items.length;
   const items = sized(files).slice(0, Math.max(0, room)).map((file) => ({ file }));
-  if (files.length > room) complain(`The table holds ${model.limits.files} images; clear it to go on.`);
+  if (files.length > room) showProblem(`The table holds ${model.limits.files} images; clear it to add more.`);
   if (items.length === 0) return;
   batch.add(items);
-  say(items.length === 1 ? `Looking at ${items[0].file.name} …` : `Looking at ${items.length} images …`);
+  showStatus(items.length === 1 ? `Predicting ${items[0].file.name} …` : `Predicting ${items.length} images …`);
   await show(items[0]);
-  await answerAll(items.slice(1));
+  await predictAll(items.slice(1));
   const failed = items.filter((item) => item.error).length;
-  if (items.length > 1) say(`${items.length - failed} images answered${failed ? `, ${failed} refused` : ""}.`);
+  if (items.length > 1) showStatus(`${items.length - failed} images predicted${failed ? `, ${failed} refused` : ""}.`);
 }
 
 function sized(files) {
   return files.filter((file) => {
     const fits = file.size <= model.limits.file_bytes;
-    if (!fits) complain(`${file.name} has more than the ${model.limits.file_bytes / 1e6} MB allowed.`);
+    if (!fits) showProblem(`${file.name} has more than the ${model.limits.file_bytes / 1e6} MB allowed.`);
     return fits;
   });
 }
 
-/** Answer some images, a few at a time, without reasons; these come when one is chosen. */
-async function answerAll(items) {
+/** Predict some images, a few at a time, without reasons; these are requested when one is chosen. */
+async function predictAll(items) {
   const waiting = [...items];
   const work = async () => {
     for (let item = waiting.shift(); item; item = waiting.shift()) {
-      if (!item.asked) await answer(item, false); // it may have been chosen meanwhile
+      if (!item.asked) await predictItem(item, false); // it may have been chosen meanwhile
     }
   };
   await Promise.all(Array.from({ length: AT_A_TIME }, work));
 }
 
-async function answer(item, reasons) {
+async function predictItem(item, reasons) {
   item.asked = true;
   try {
     const found = await predict(item.file, reasons);
-    if (!item.answer?.reasons) item.answer = found; // the quick answer may be the later one
+    if (!item.answer?.reasons) item.answer = found; // the prediction without reasons may arrive later
     item.error = null;
   } catch (error) {
     if (error.status === 401) askForToken();
     item.error = error.message;
-    complain(error.message);
+    showProblem(error.message);
   }
   batch.show(item);
 }
@@ -107,24 +107,24 @@ async function answer(item, reasons) {
 /** Show everything about one image. */
 async function show(item) {
   current = item;
-  if (!item.answer?.reasons) await answer(item, true);
+  if (!item.answer?.reasons) await predictItem(item, true);
   if (current !== item) return;
   batch.mark(item);
   if (item.error) {
     byId("answer").hidden = true;
-    say(`${item.file.name} could not be answered.`);
+    showStatus(`${item.file.name} could not be predicted.`);
     return;
   }
   showAnswer(item.answer, model.coverage);
   space?.showNew(item.answer.reasons);
-  say(`${item.file.name}: ${item.answer.label}, ${percent(item.answer.probabilities[item.answer.label])}.`);
+  showStatus(`${item.file.name}: ${item.answer.label}, ${percent(item.answer.probabilities[item.answer.label])}.`);
 }
 
 function clear() {
   batch.clear();
   byId("answer").hidden = true;
   byId("problems").replaceChildren();
-  say("");
+  showStatus("");
   byId("files").focus();
 }
 

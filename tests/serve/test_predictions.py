@@ -4,7 +4,7 @@ import io
 import numpy as np
 from PIL import Image
 
-from lmfcn.serve.answers import LARGEST_SIDE, pictures_of
+from lmfcn.serve.predictions import LARGEST_SIDE, make_pictures
 
 
 def opened(address: str) -> np.ndarray:
@@ -14,9 +14,9 @@ def opened(address: str) -> np.ndarray:
 def test_large_images_are_shown_small_and_the_map_stays_in_place():
     image = np.full((600, 1200, 1), 30000, dtype=np.uint16)
     values = np.where(np.arange(1200) < 600, 1.0, -1.0) * np.ones((600, 1))
-    picture, with_map = (opened(address) for address in pictures_of(image, values))
+    picture, with_map = (opened(address) for address in make_pictures(image, values))
     assert picture.shape == with_map.shape == (LARGEST_SIDE // 2, LARGEST_SIDE, 3)
     assert (picture == round(30000 / 257)).all()
     left, right = with_map[:, :200].mean(axis=(0, 1)), with_map[:, -200:].mean(axis=(0, 1))
-    assert left[0] > left[2]  # orange speaks for the class
-    assert right[2] > right[0]  # blue against it
+    assert left[0] > left[2]  # orange supports the class
+    assert right[2] > right[0]  # blue contradicts it

@@ -1,0 +1,154 @@
+"""Predict and explain uploaded images. The model is never changed, so several threads may use it."""
+
+import io
+from collections.abc import Sequence
+
+import numpy as np
+
+from lmfcn import __version__
+from lmfcn.data.framing import as_address, as_pillow, picture_of, resize_image
+from lmfcn.data.image_files import ImageError
+from lmfcn.explain import explanation
+from lmfcn.explain.explanation import COVERAGE, Explanation, explain
+from lmfcn.explain.gallery import Gallery
+from lmfcn.model import TextureModel
+from lmfcn.report.overlay import overlay
+from lmfcn.serve.schema import AllowedUploads, DecidingImage, ModelCard, Neighbour, Prediction, Reasons, TrainingImages
+from lmfcn.serve.uploads import Limits, Upload, decode_upload, refuse_files
+
+LARGEST_SIDE = 512
+"""Pixels: the largest allowed side of a picture."""
+N_NEIGHBOURS = 6
+
+
+class Predictor:
+    """Predicts and explains images with one model, with or without the gallery of its training images."""
+
+    def __init__(self, model: TextureModel, gallery: Gallery | None, limits: Limits) -> None:
+        self.model = model
+        self.gallery = gallery
+        self.limits = limits
+        self._classes = [str(label) for label in model.classes.tolist()]
+
+    def predict_all(self, uploads: Sequence[Upload], *, reasons: bool) -> list[Prediction]:
+        """Return predictions for all files; if some cannot be used, refuse the request and name them."""
+        predictions: list[Prediction] = []
+        errors: list[ImageError] = []
+        for upload in uploads:
+            try:
+                image = decode_upload(upload, self.model.form, self.limits)
+            except ImageError as error:
+                errors.append(error)
+                continue
+            if not errors:
+                predict = self._explain if reasons else self._predict
+                predictions.append(predict(upload.name, image))
+        if errors:
+            raise refuse_files(errors)
+        return predictions
+
+    def _predict(self, name: str, image: np.ndarray) -> Prediction:
+        predicted = self.model.predict_proba(image[None])
+        order = np.argsort(-predicted[0], kind="stable").tolist()
+        in_set = self.model.sets_of(predicted, COVERAGE)[0] if self.model.calibration.held_out else None
+        return Prediction(
+            name=name,
+            label=self._classes[order[0]],
+            probabilities={self._classes[i]: float(predicted[0, i]) for i in order},
+            prediction_set=None if in_set is None else [self._classes[i] for i in np.flatnonzero(in_set)],
+        )
+
+    def _explain(self, name: str, image: np.ndarray) -> Prediction:
+        found = explain(self.model, image, self.gallery)
+        return Prediction(
+            name=name,
+            label=found.label,
+            probabilities=found.probabilities,
+            prediction_set=found.prediction_set,
+            reasons=self._reasons(found, image),
+        )
+
+    def _reasons(self, found: Explanation, image: np.ndarray) -> Reasons:
+        picture, with_map = make_pictures(image, found.map.values)
+        return Reasons(
+            value=found.value,
+            intercept=found.intercept,
+            in_favour=[_to_schema(entry) for entry in found.for_it],
+            against=[_to_schema(entry) for entry in found.against_it],
+            rest=found.rest,
+            n_rest=found.n_rest,
+            picture=picture,
+            map=with_map,
+            place=None if found.place is None else list(found.place),
+            neighbours=self._neighbours(found.latent),
+        )
+
+    def _neighbours(self, latent: np.ndarray) -> list[Neighbour]:
+        if self.gallery is None:
+            return []
+        nearest = self.gallery.nearest(latent, N_NEIGHBOURS).tolist()
+        distances = np.linalg.norm(self.gallery.latents[nearest] - latent, axis=1).tolist()
+        return [Neighbour(image=image, distance=distance) for image, distance in zip(nearest, distances, strict=True)]
+
+
+def _to_schema(image: explanation.DecidingImage) -> DecidingImage:
+    picture = None if image.picture is None else as_address(image.picture, "jpeg")
+    return DecidingImage(weight=image.weight, label=image.label, name=image.name, picture=picture)
+
+
+def describe_model(name: str, model: TextureModel, gallery: Gallery | None, limits: Limits) -> ModelCard:
+    """Return what a client needs to know about a model."""
+    return ModelCard(
+        name=name,
+        classes=[str(label) for label in model.classes.tolist()],
+        channels=model.form.channels,
+        pixels=model.form.pixels,
+        size=None if model.form.frame.size is None else list(model.form.frame.size),
+        coverage=COVERAGE if model.calibration.held_out else None,
+        n_support=len(model.support_latents),
+        n_weights=sum(weights.numel() for weights in model.parameters()),
+        n_gallery=None if gallery is None else len(gallery),
+        version=__version__,
+        limits=AllowedUploads(
+            files=limits.files,
+            file_bytes=limits.file_bytes,
+            request_bytes=limits.request_bytes,
+            pixels=limits.pixels,
+        ),
+    )
+
+
+def describe_gallery(gallery: Gallery) -> TrainingImages:
+    """Return the training images as points on the plane of their largest variance."""
+    return TrainingImages(
+        names=gallery.names,
+        classes=gallery.classes,
+        numbers=gallery.numbers.tolist(),
+        support=gallery.support.tolist(),
+        places=gallery.places.round(4).tolist(),
+        shares=list(gallery.projection.shares),
+    )
+
+
+def make_pictures(image: np.ndarray, values: np.ndarray) -> tuple[str, str]:
+    """Return two pictures as data URLs: an image, and the same with a map over it.
+
+    Parameters
+    ----------
+    image : array (height, width, channels)
+    values : array (height, width)
+
+    Examples
+    --------
+    >>> picture, with_map = make_pictures(np.zeros((16, 16, 1), dtype=np.uint8), np.ones((16, 16)))
+    >>> picture[:30]
+    'data:image/png;base64,iVBORw0K'
+    """
+    scale = LARGEST_SIDE / max(values.shape)
+    if scale < 1:
+        size = (max(1, round(scale * values.shape[0])), max(1, round(scale * values.shape[1])))
+        values = resize_image(values.astype(np.float32)[..., None], size)[..., 0]
+        image = resize_image(picture_of(image), size)
+    buffer = io.BytesIO()
+    as_pillow(picture_of(image)).save(buffer, format="PNG")
+    return as_address(buffer.getvalue(), "png"), as_address(overlay(image, values), "png")
