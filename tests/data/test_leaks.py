@@ -13,8 +13,8 @@ from lmfcn.data.leaks import (
     LeakWarning,
     check_split,
     describe_groups,
+    duplicates_across,
     find_duplicates,
-    groups_across,
     inspect,
 )
 from lmfcn.data.splits import Split
@@ -117,9 +117,9 @@ def test_groups_agree_with_comparing_all_pairs(random):
 def test_only_used_images_count_across_a_split():
     found = Duplicates([(0, 1, 2)], [(3, 4)], [(5, 6, 7)])
     parts = Split(np.array([0, 3, 5]), np.array([2, 6]), np.array([], int))
-    across = groups_across(found, parts, 8)
+    across = duplicates_across(found, parts, 8)
     assert across.all_groups == [(0, 2), (5, 6)]
-    assert groups_across(found, Split(np.array([0, 1, 3]), np.array([5]), np.array([], int)), 8).all_groups == []
+    assert duplicates_across(found, Split(np.array([0, 1, 3]), np.array([5]), np.array([], int)), 8).all_groups == []
 
 
 def test_groups_are_described_by_their_first_files():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from lmfcn.explain.audit import COLUMNS, Audited, audit, doubts, near_pairs, write_audit_table
+from lmfcn.explain.audit import COLUMNS, NamedAudit, audit, doubts, near_identical_groups, write_audit_table
 from lmfcn.method.kernel_svm import squared_distances
 
 
@@ -80,9 +80,11 @@ def test_a_class_that_cannot_be_held_out_is_not_judged(random):
 
 def test_near_pairs_by_hand():
     places = torch.tensor([[0.0], [1.0], [1.01], [3.0], [3.0], [5.0]])
-    assert near_pairs(squared_distances(places)) == [(3, 4)]  # neighbours are 0.505 apart in the middle; 0.01 is above
+    assert near_identical_groups(squared_distances(places)) == [
+        (3, 4)
+    ]  # neighbours are 0.505 apart in the middle; 0.01 is above
     places = torch.tensor([[0.0], [1.0], [1.01], [3.0], [5.0], [8.0]])
-    assert near_pairs(squared_distances(places)) == [(1, 2)]
+    assert near_identical_groups(squared_distances(places)) == [(1, 2)]
 
 
 def test_wrong_use():
@@ -99,7 +101,7 @@ def test_wrong_use():
 def test_words_and_table(clouds, tmp_path):
     latents, labels = clouds
     names = [f"{i}.png" for i in range(62)]
-    audited = Audited(audit(latents, labels), names, "")
+    audited = NamedAudit(audit(latents, labels), names, "")
     (first, *_) = doubts(audited, 3)
     assert first.startswith("looks like a (0.")
     assert "violates the margin" in doubts(audited, 3)

@@ -15,7 +15,7 @@ from torch import Tensor
 from lmfcn.benchmark.tasks import Part, Parts
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.collection import ImageCollection
-from lmfcn.data.framing import small_picture
+from lmfcn.data.framing import thumbnail_image
 from lmfcn.util.tensor_files import read_tensors, write_tensors
 
 _DIGITS = 4
@@ -236,7 +236,7 @@ def _shown(fitted: LMFCNClassifier, part: Part, position: int) -> Shown:
         name = "/".join([*(folder for folder in folders if folder != str(part.labels[position])), file])
     image = np.asarray(images[position])
     number = int(class_numbers(fitted, Part(images, part.labels[[position]]))[0])
-    return Shown(np.array(small_picture(image if image.ndim == 3 else image[..., None])), name, number)
+    return Shown(np.array(thumbnail_image(image if image.ndim == 3 else image[..., None])), name, number)
 
 
 def _distances(point: np.ndarray, others: np.ndarray) -> np.ndarray:

@@ -326,7 +326,7 @@ def able_methods(
     methods: Sequence[str], images: ImageCollection, changes: Changes = CHANGES
 ) -> tuple[list[str], dict[str, str]]:
     """Return the methods that can run here on these images, and for each of the others the reason why not."""
-    channels, pixels = images.form()
+    channels, pixels = images.pixel_format()
     smallest_side, left_out = int(images.sizes().min()), _idle_methods(methods, images, changes)
     for method in (name for name in methods if name not in left_out):
         estimator = METHODS[method]().set_params(**changes.get(method, {}))

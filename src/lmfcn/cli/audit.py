@@ -13,7 +13,7 @@ from lmfcn.cli.options import Color, Data, Device, Quiet, Size
 
 if TYPE_CHECKING:
     from lmfcn.data.collection import ImageCollection
-    from lmfcn.explain.audit import Audited
+    from lmfcn.explain.audit import NamedAudit
 
 _SHOWN = 10
 
@@ -41,7 +41,7 @@ def audit(
     0 whatever it finds.
     """
     from lmfcn.compute.resources import reuse_freed_memory
-    from lmfcn.explain.audit import Audited, latents_for_audit, write_audit_table
+    from lmfcn.explain.audit import NamedAudit, latents_for_audit, write_audit_table
     from lmfcn.explain.audit import audit as look_at
     from lmfcn.report import audit_report_writer
     from lmfcn.util.files import made_folder
@@ -54,7 +54,7 @@ def audit(
         with Teller(quiet or model is None).busy(f"Encoding {counted(len(images), 'image')}"):
             latents, origin = latents_for_audit(images, model, seed, device, quick=quick, verbose=not quiet)
         found = look_at(latents, images.labels, images.groups, verbose=not quiet)
-    audited = Audited(found, images.paths, origin)
+    audited = NamedAudit(found, images.paths, origin)
     write_audit_table(audited, output / "audit.csv")
     _tell(audited)
     typer.echo(f"Table: {output / 'audit.csv'}")
@@ -77,7 +77,7 @@ def _open(data: Path, size: int | None, color: str, *, framed_by_model: bool) ->
     return images if size is None else images.resized(size)
 
 
-def _tell(audited: "Audited") -> None:
+def _tell(audited: "NamedAudit") -> None:
     from lmfcn.explain.audit import doubts
 
     found = audited.found

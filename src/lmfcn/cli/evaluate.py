@@ -74,7 +74,7 @@ def _open(loaded: "TextureModel", data: Path, groups: str | None, part: str | No
 
     images, name = part_to_test_on(open_collection(data, group_column=groups), part)
     class_numbers_of(loaded, images.labels)  # unknown labels are told before images are read
-    return images.framed_for_model(loaded.form.frame), name
+    return images.preprocessed_for_model(loaded.form.preprocessing), name
 
 
 def _known_sentence(known: int, n_images: int) -> str:

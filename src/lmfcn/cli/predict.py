@@ -194,11 +194,11 @@ def _journal(output: Path, model: Path, paths: list[str], teller: Teller, *, res
 
 
 def _given(paths: list[str]) -> Iterator[str]:
-    from lmfcn.predict.writers import keep_odd_names
+    from lmfcn.predict.writers import allow_any_file_names
 
     for path in paths:
         if path == "-":
-            keep_odd_names(sys.stdin)
+            allow_any_file_names(sys.stdin)
             yield from (line.rstrip("\r\n") for line in sys.stdin if line.strip())
         else:
             yield path

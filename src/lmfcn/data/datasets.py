@@ -18,7 +18,7 @@ import numpy as np
 from lmfcn.data.arrays import RandomState, as_generator
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.framing import as_pair
-from lmfcn.data.sources import IMAGE_ENDINGS
+from lmfcn.data.sources import IMAGE_SUFFIXES
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class PublishedSet:
         rows = []
         for path in sorted(root.rglob("*")):
             found = re.search(self.pattern, path.relative_to(root.parent).as_posix(), flags=re.IGNORECASE)
-            if path.suffix.lower() not in IMAGE_ENDINGS or found is None:
+            if path.suffix.lower() not in IMAGE_SUFFIXES or found is None:
                 continue
             label = self.classes.get(found["label"].lower())
             if label is not None and path.is_file():

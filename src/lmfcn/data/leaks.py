@@ -12,7 +12,7 @@ from lmfcn.data.arrays import SMALLEST_SIDE
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.framing import resize_image
 from lmfcn.data.image_files import CollectionError, ImageError, ImageInfo
-from lmfcn.data.image_store import in_parallel
+from lmfcn.data.image_store import map_in_threads
 from lmfcn.data.splits import Split
 from lmfcn.util.progress import item_progress
 
@@ -89,7 +89,7 @@ def find_duplicates(collection: ImageCollection, *, verbose: bool = False) -> Du
     by_pixels: dict[bytes, _Same] = {}
     unreadable: list[ImageError] = []
     with item_progress("Comparing images", len(collection), visible=verbose) as advance:
-        results = in_parallel(lambda position: _fingerprint(collection, position), range(len(collection)))
+        results = map_in_threads(lambda position: _fingerprint(collection, position), range(len(collection)))
         for position, result in enumerate(results):
             if isinstance(result, ImageError):
                 unreadable.append(result)
@@ -210,7 +210,7 @@ def check_split(collection: ImageCollection, parts: Split, *, verbose: bool = Fa
     return across
 
 
-def groups_across(found: Duplicates, parts: Split, n_images: int) -> Duplicates:
+def duplicates_across(found: Duplicates, parts: Split, n_images: int) -> Duplicates:
     """Return the groups among those of a collection that a split puts on two sides, without unused images."""
     return _across(found, _sides(n_images, parts))
 
@@ -332,7 +332,7 @@ def inspect(collection: ImageCollection, *, pixels: bool = True, verbose: bool =
     infos: dict[int, ImageInfo] = {}
     unreadable: list[ImageError] = []
     with item_progress("Reading headers", len(collection), visible=verbose) as advance:
-        for position, result in enumerate(in_parallel(collection.info, range(len(collection)))):
+        for position, result in enumerate(map_in_threads(collection.info, range(len(collection)))):
             if isinstance(result, ImageError):
                 unreadable.append(result)
             else:

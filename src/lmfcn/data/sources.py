@@ -10,7 +10,7 @@ import numpy as np
 
 from lmfcn.data.collection import ImageCollection
 
-IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".jfif", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm"}
+IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".jfif", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm"}
 _LIST_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".npz")
@@ -134,7 +134,7 @@ def from_npz(path: str | Path, *, group_column: str | None = None, **options: An
 def _image_files(folder: Path) -> Iterator[Path]:
     for file in folder.rglob("*"):
         hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-        if file.suffix.lower() in IMAGE_ENDINGS and not hidden and file.is_file():
+        if file.suffix.lower() in IMAGE_SUFFIXES and not hidden and file.is_file():
             yield file
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from lmfcn.data.arrays import RowShape, check_class_sizes, check_labels
 from lmfcn.data.collection import ImageCollection
-from lmfcn.data.framing import AS_IT_IS
+from lmfcn.data.framing import NO_PREPROCESSING
 from lmfcn.data.image_files import CollectionError
-from lmfcn.data.image_form import ImageForm, LoadedImages, as_collection, form_of, load_any
+from lmfcn.data.image_form import ImageForm, LoadedImages, as_collection, load_any, pixel_format_of
 from lmfcn.data.splits import check_groups, hold_out
 
 _AT_ONCE = 64
@@ -148,7 +148,9 @@ def check_training_data(
         raise ValueError("y is missing: fit needs a label for every image, as y or in the collection.")
     classes, numbers = check_labels(y, len(images))
     groups = None if groups is None else check_groups(groups, len(images))
-    form = ImageForm(*form_of(images), X.frame if isinstance(X, ImageCollection) else AS_IT_IS, row_shape)
+    form = ImageForm(
+        *pixel_format_of(images), X.preprocessing if isinstance(X, ImageCollection) else NO_PREPROCESSING, row_shape
+    )
     everything = LabelledImages(images, numbers, groups, np.arange(len(images)))
     if validation is not None:
         check_class_sizes(classes, numbers, smallest=2)

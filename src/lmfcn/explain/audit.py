@@ -176,7 +176,7 @@ def audit(
     kernel, targets = rbf_kernel(squared, gamma_from_scale(there)), torch.from_numpy(numbers)
     folds = [judging_folds(numbers, np.random.default_rng(repeat), groups) for repeat in range(repeats)]
     chances, misclassified = _judge(rule, kernel, targets, folds, verbose=verbose)
-    twins = near_pairs(squared)
+    twins = near_identical_groups(squared)
     return Audit(
         classes=classes,
         numbers=numbers,
@@ -188,7 +188,7 @@ def audit(
     )
 
 
-def near_pairs(squared: Tensor) -> list[tuple[int, int]]:
+def near_identical_groups(squared: Tensor) -> list[tuple[int, int]]:
     """Return the pairs that are far nearer to each other than neighbours usually are, the nearest first.
 
     Parameters
@@ -264,7 +264,7 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Audited:
+class NamedAudit:
     """An audit with the names of its images (n), and a sentence about the latents that it rests on."""
 
     found: Audit
@@ -281,7 +281,7 @@ class Audited:
         return twins
 
 
-def doubts(audited: Audited, position: int) -> list[str]:
+def doubts(audited: NamedAudit, position: int) -> list[str]:
     """Say in words what is doubtful about an image.
 
     Examples
@@ -289,7 +289,7 @@ def doubts(audited: Audited, position: int) -> list[str]:
     >>> import numpy as np
     >>> from lmfcn.explain.audit import audit
     >>> found = audit(np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2], [5.3]]), list("aaabbba"))
-    >>> doubts(Audited(found, list("tuvwxyz"), ""), 6)[0][:16]
+    >>> doubts(NamedAudit(found, list("tuvwxyz"), ""), 6)[0][:16]
     'looks like b (0.'
     """
     found, sentences = audited.found, []
@@ -307,7 +307,7 @@ def doubts(audited: Audited, position: int) -> list[str]:
     return sentences
 
 
-def write_audit_table(audited: Audited, path: Path) -> None:
+def write_audit_table(audited: NamedAudit, path: Path) -> None:
     """Write all images, the most doubtful first, as CSV; whole or not at all."""
     found, text = audited.found, io.StringIO()
     suspects = set(found.suspects.tolist())
@@ -318,7 +318,7 @@ def write_audit_table(audited: Audited, path: Path) -> None:
     write_text(path, text.getvalue())
 
 
-def _row(audited: Audited, position: int, *, suspect: bool) -> list[str]:
+def _row(audited: NamedAudit, position: int, *, suspect: bool) -> list[str]:
     found = audited.found
     likeliest, twin = found.likeliest[position], audited.twin_of.get(position)
     return [

@@ -225,7 +225,7 @@ def count_training_images(model: TextureModel, images: ImageCollection) -> int |
     known = unpack_digests(model.record.get("image_digests"))
     if not known:
         return None
-    return sum(digest in known for digest in image_digests(images.framed_for_model(model.form.frame)))
+    return sum(digest in known for digest in image_digests(images.preprocessed_for_model(model.form.preprocessing)))
 
 
 def _coverage(model: TextureModel, numbers: np.ndarray, predicted: np.ndarray) -> list[Coverage]:

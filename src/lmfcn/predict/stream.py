@@ -11,12 +11,12 @@ import numpy as np
 
 from lmfcn.compute.parallel import as_completed
 from lmfcn.compute.resources import CPU, check_device
-from lmfcn.data.arrays import check_like_training, check_smallest_side, pixel_kind
+from lmfcn.data.arrays import check_pixel_format, check_smallest_side, pixel_kind
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.image_files import ImageError
 from lmfcn.data.image_form import ImageForm
-from lmfcn.data.image_store import in_parallel
-from lmfcn.data.sources import IMAGE_ENDINGS
+from lmfcn.data.image_store import map_in_threads
+from lmfcn.data.sources import IMAGE_SUFFIXES
 from lmfcn.model import TextureModel
 
 BATCH = 64
@@ -68,7 +68,7 @@ def _images_within(folder: str, unreadable: Callable[[str, str], None]) -> Itera
                         continue
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
-                    elif os.path.splitext(entry.name)[1].lower() in IMAGE_ENDINGS:
+                    elif os.path.splitext(entry.name)[1].lower() in IMAGE_SUFFIXES:
                         yield entry.path
         except OSError as error:
             unreadable(folder, f"cannot be read ({error.strerror})")
@@ -183,20 +183,20 @@ def _predict_held(
 def _read(form: ImageForm, paths: Sequence[str]) -> Iterator[np.ndarray | ImageError]:
     """Yield every image in the form of the model, or what is wrong with it, a few at a time."""
     for start in range(0, len(paths), _READ_AT_ONCE):
-        some = ImageCollection(paths[start : start + _READ_AT_ONCE], cache_bytes=0).framed(form.frame)
+        some = ImageCollection(paths[start : start + _READ_AT_ONCE], cache_bytes=0).framed(form.preprocessing)
 
         def read(position: int, some: ImageCollection = some) -> np.ndarray:
             image: np.ndarray = some[position]
             _check(form, some.paths[position], image)
             return image
 
-        yield from in_parallel(read, range(len(some)))
+        yield from map_in_threads(read, range(len(some)))
 
 
 def _check(form: ImageForm, path: str, image: np.ndarray) -> None:
     try:
         check_smallest_side(*image.shape[:2])
-        check_like_training((image.shape[2], pixel_kind(image)), form.channels, form.pixels)
+        check_pixel_format((image.shape[2], pixel_kind(image)), form.channels, form.pixels)
     except ValueError as error:
         raise ImageError(path, str(error)) from error
 

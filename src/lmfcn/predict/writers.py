@@ -195,7 +195,7 @@ class Printed:
 
     def __init__(self, writer: RowWriter) -> None:
         self._writer, self._begun = writer, False
-        keep_odd_names(sys.stdout)
+        allow_any_file_names(sys.stdout)
 
     def __contains__(self, path: str) -> bool:
         return False
@@ -244,7 +244,7 @@ def is_complete(output: Path) -> bool:
     return output.exists() and not journal_path(output).exists()
 
 
-def keep_odd_names(stream: TextIO) -> None:
+def allow_any_file_names(stream: TextIO) -> None:
     """Let names of files that are not UTF-8 come in and go out as they are."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from lmfcn.benchmark.demonstration import DemoResult
     from lmfcn.benchmark.paper.side_by_side import Outcome as PaperOutcome
     from lmfcn.data.collection import ImageCollection
-    from lmfcn.explain.audit import Audited
+    from lmfcn.explain.audit import NamedAudit
     from lmfcn.report.overlay import Explained
 
 
@@ -44,7 +44,7 @@ def explanation_report_writer() -> "Callable[[Sequence[Explained], Path], None]"
     return _function("explanation", "write_explanation_report")
 
 
-def audit_report_writer() -> "Callable[[Audited, ImageCollection, str, Path], None]":
+def audit_report_writer() -> "Callable[[NamedAudit, ImageCollection, str, Path], None]":
     """Return the function that writes the page of an audit, or say what must be installed for it."""
     return _function("audit", "write_audit_report")
 
