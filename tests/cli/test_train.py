@@ -101,7 +101,7 @@ def test_groups_on_two_sides_of_a_given_split_are_refused(command, trees, tmp_pa
     table = table_of(tmp_path, trees, groups=lambda label, _: label, split=thirds)
     code, _, said = command("train", table, "--groups", "patient", "--quiet")
     assert code == 2
-    assert "2 groups are on more than one side of the split: bark, wood" in said
+    assert "2 groups are in more than one part of the split: bark, wood" in said
 
 
 def test_validation_images_from_elsewhere_and_bad_files(command, trees, tmp_path):

@@ -51,8 +51,8 @@ def _tell(teller: Teller, found: "Inspection") -> None:
         teller.say(f"split: {_most_common(found.split)}")
     _tell_list(teller, "cannot be read", [str(error) for error in found.unreadable])
     _tell_list(teller, "groups of duplicates", found.duplicates, _SHOWN_GROUPS)
-    for doubt in found.doubts:
-        teller.say(f"Note: {doubt}", style="yellow")
+    for warning in found.warnings:
+        teller.say(f"Note: {warning}", style="yellow")
     for problem in found.problems:
         teller.say(f"Problem: {problem}", style="red")
     teller.say("Fit for training." if found.fit_for_training else "Not fit for training.")
@@ -60,10 +60,12 @@ def _tell(teller: Teller, found: "Inspection") -> None:
 
 def _values(found: "Inspection") -> dict[str, Any]:
     counts = ("n_images", "classes", "sizes", "forms", "formats", "groups_per_class", "split")
-    texts = ("duplicates", "doubts", "problems")
     return {
         "fit_for_training": found.fit_for_training,
-        **{name: getattr(found, name) for name in (*counts, *texts)},
+        **{name: getattr(found, name) for name in counts},
+        "duplicates": found.duplicates,
+        "doubts": found.warnings,
+        "problems": found.problems,
         "unreadable": [str(error) for error in found.unreadable],
     }
 
