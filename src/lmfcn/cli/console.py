@@ -135,7 +135,7 @@ def tell_calibration(teller: Teller, found: "Evaluation") -> None:
     )
     for row in found.coverage:
         teller.say(
-            f"Prediction sets that aim at {row.promised:g} held the true class of {row.found:.3f} of the images,"
+            f"Prediction sets that aim at {row.target:g} held the true class of {row.found:.3f} of the images,"
             f" with {row.mean_size:.2f} classes in a set"
         )
 
