@@ -78,14 +78,15 @@ def _open(data: Path, size: int | None, color: str, *, framed_by_model: bool) ->
 
 
 def _tell(audited: "NamedAudit") -> None:
-    from lmfcn.explain.audit import doubts
+    from lmfcn.explain.audit import describe_issues, group_noun
 
     found = audited.found
     suspects = found.suspects.tolist()
-    found_out = counted(len(suspects), "doubtful label"), counted(len(found.twins), "near-identical pair")
-    typer.echo(f"{counted(len(found), 'image')}, {', '.join(found_out)}")
+    groups = counted(len(found.near_identical), f"near-identical {group_noun(found.near_identical)}")
+    typer.echo(f"{counted(len(found), 'image')}, {counted(len(suspects), 'doubtful label')}, {groups}")
     for rank, position in enumerate(suspects[:_SHOWN], start=1):
         label = found.classes[found.numbers[position]]
-        typer.echo(f"{rank:3d}. {audited.names[position]}, labelled {label}: {'; '.join(doubts(audited, position))}")
+        issues = "; ".join(describe_issues(audited, position))
+        typer.echo(f"{rank:3d}. {audited.names[position]}, labelled {label}: {issues}")
     if len(suspects) > _SHOWN:
         typer.echo(f"     ... and {len(suspects) - _SHOWN} more")

@@ -8,7 +8,7 @@ from typing import Any
 from lmfcn import __version__
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.framing import THUMBNAIL_SIDE, make_thumbnail, to_data_url
-from lmfcn.explain.audit import NamedAudit, doubts
+from lmfcn.explain.audit import NamedAudit, describe_issues, group_noun
 from lmfcn.explain.explanation import DecidingImage
 from lmfcn.report.overlay import AGAINST, FOR, Explained, color_limit
 from lmfcn.report.style import write_page
@@ -53,7 +53,8 @@ def _figure(image: DecidingImage) -> dict[str, Any]:
 
 
 _SHOWN = 60
-_SHOWN_PAIRS = 20
+_SHOWN_GROUPS = 20
+_SHOWN_OF_GROUP = 6
 
 
 def write_audit_report(audited: NamedAudit, images: ImageCollection, command: str, path: Path) -> None:
@@ -69,22 +70,26 @@ def write_audit_report(audited: NamedAudit, images: ImageCollection, command: st
     path : Path
     """
     found = audited.found
-    suspects, twins = found.suspects.tolist(), found.twins
+    suspects, groups = found.suspects.tolist(), found.near_identical
 
     def entry(position: int) -> dict[str, Any]:
         return {
             "name": audited.names[position],
             "picture": to_data_url(make_thumbnail(images[position])),
             "label": str(found.classes[found.numbers[position]]),
-            "doubts": doubts(audited, position),
+            "issues": describe_issues(audited, position),
         }
 
     content = {
         "n_images": len(found),
         "n_suspects": len(suspects),
         "suspects": [entry(position) for position in suspects[:_SHOWN]],
-        "n_twins": len(twins),
-        "pairs": [[entry(position) for position in pair] for pair in twins[:_SHOWN_PAIRS]],
+        "n_groups": len(groups),
+        "group_noun": group_noun(groups),
+        "groups": [
+            {"images": [entry(position) for position in group[:_SHOWN_OF_GROUP]], "n_images": len(group)}
+            for group in groups[:_SHOWN_GROUPS]
+        ],
         "latents": audited.latents_from,
         "command": command,
         "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),

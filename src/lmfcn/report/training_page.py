@@ -10,7 +10,7 @@ import numpy as np
 from lmfcn import __version__
 from lmfcn.benchmark.demonstration import DemoResult, DemoRun
 from lmfcn.data.collection import ImageCollection
-from lmfcn.explain.audit import NamedAudit, audit, doubts
+from lmfcn.explain.audit import NamedAudit, audit, describe_issues
 from lmfcn.recipe import Settings
 from lmfcn.report.curves import comparison_curves, training_curves
 from lmfcn.report.latent_plots import (
@@ -42,7 +42,7 @@ def doubtful_labels(trained: OwnModel) -> list[tuple[str, str, str, str]]:
             audited.names[position],
             str(found.classes[found.numbers[position]]),
             str(found.classes[found.likeliest[position]]),
-            "; ".join(doubts(audited, position)),
+            "; ".join(describe_issues(audited, position)),
         )
         for position in found.suspects.tolist()[:_SHOWN]
     ]
