@@ -22,7 +22,7 @@ from PIL import Image
 from lmfcn import LMFCNClassifier, make_gaussians
 from lmfcn.compute.resources import WithThreads
 from lmfcn.model import TextureModel
-from lmfcn.predict.stream import BATCH, FilePredictor, stream_predictions
+from lmfcn.predict.stream import BATCH_SIZE, FilePredictor, stream_predictions
 
 
 def draw(folder: Path, n_images: int, side: int) -> list[str]:
@@ -41,7 +41,7 @@ def fitted(side: int) -> TextureModel:
 def images_per_second(model: TextureModel, paths: list[str], jobs: int) -> tuple[float, list[float]]:
     """Return the speed behind the first batch of every process, and the probabilities of one class."""
     rows = stream_predictions(WithThreads(FilePredictor(model), 1), _twice(paths, jobs), jobs=jobs)
-    n_start = jobs * BATCH
+    n_start = jobs * BATCH_SIZE
     found = [float(row.probabilities[0]) for row in itertools.islice(rows, n_start)]
     start = time.perf_counter()
     found += [float(row.probabilities[0]) for row in rows]
@@ -50,7 +50,7 @@ def images_per_second(model: TextureModel, paths: list[str], jobs: int) -> tuple
 
 def _twice(paths: list[str], jobs: int) -> Iterator[str]:
     """Yield as many paths as the processes begin with, then all."""
-    yield from itertools.islice(itertools.cycle(paths), jobs * BATCH)
+    yield from itertools.islice(itertools.cycle(paths), jobs * BATCH_SIZE)
     yield from paths
 
 

@@ -82,7 +82,7 @@ def main() -> None:
     if arguments.picture:
         draw(model, images, labels, arguments.picture)
     print(json.dumps({"map": "mean slope on the way", **measure(model, images, labels)}), flush=True)
-    with patch.object(ClassScore, "mean_slope", gradient):
+    with patch.object(ClassScore, "mean_gradient", gradient):
         print(json.dumps({"map": "slope at the image", **measure(model, images, labels)}), flush=True)
 
 

@@ -26,7 +26,7 @@ def main(folder: Path, n_per_class: int = 40, size: int = 64, epochs: int = 3) -
     found = explain(model, image, gallery, label=0, top=3)
 
     print(f"predicted: {found.label}; decision value for class 0: {found.value:+.3f}")
-    for title, entries in (("for", found.for_it), ("against", found.against_it)):
+    for title, entries in (("for", found.supporting), ("against", found.opposing)):
         names = ", ".join(f"{entry.name} ({entry.weight:+.3f})" for entry in entries)
         print(f"{title} class 0: {names}")
     middle = found.map.values.shape[1] // 2

@@ -8,7 +8,7 @@ from PIL import Image
 
 from lmfcn import LMFCNClassifier, load, make_gaussians
 from lmfcn.data.collection import ImageCollection
-from lmfcn.data.framing import Frame
+from lmfcn.data.framing import Preprocessing
 from lmfcn.data.image_form import ImageForm
 from lmfcn.data.sources import open_collection
 from lmfcn.predict.evaluation import evaluate
@@ -134,7 +134,7 @@ def test_what_a_collection_went_through_is_done_to_files_at_prediction(tmp_path,
         Image.fromarray(pixels.astype(np.uint8)).save(path)
     collection = open_collection(tmp_path, color="grey").resized(12)
     model = quick().fit(collection).model_
-    assert (model.form.channels, model.form.frame.size) == (1, (12, 12))
+    assert (model.form.channels, model.form.preprocessing.size) == (1, (12, 12))
     expected = model.decision_function(collection)
     assert np.array_equal(model.decision_function(open_collection(tmp_path)), expected)
     assert np.array_equal(model.decision_function(str(tmp_path)), expected)
@@ -147,7 +147,7 @@ def test_what_a_collection_went_through_is_done_to_files_at_prediction(tmp_path,
 
 @pytest.fixture
 def resized_model():
-    return random_model(["x", "y"], ImageForm(3, "uint8", Frame("rgb", "resize", (16, 16))), ("last",))
+    return random_model(["x", "y"], ImageForm(3, "uint8", Preprocessing("rgb", "resize", (16, 16))), ("last",))
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from lmfcn.compute.encode import encode, scale_pixels
 from lmfcn.compute.resources import has_double, to_cpu_double
-from lmfcn.data.arrays import check_images, check_like_training, pixel_kind
+from lmfcn.data.arrays import check_images, check_pixel_format, pixel_kind
 from lmfcn.data.framing import to_color
 from lmfcn.data.image_form import ImageForm
 from lmfcn.method.kernel_svm import Decision, balanced_accuracy
@@ -305,12 +305,12 @@ class TextureModel(nn.Module):
                 "image must be one array of the shape (height, width) or (height, width, channels), got"
                 f" {pixels.shape if pixels.ndim else repr(image)}; for files there is `lmfcn map`."
             )
-        pixels = to_color(check_images(pixels[None])[0], self.form.frame.color)
-        check_like_training((pixels.shape[2], pixel_kind(pixels)), self.form.channels, self.form.pixels)
+        pixels = to_color(check_images(pixels[None])[0], self.form.preprocessing.color)
+        check_pixel_format((pixels.shape[2], pixel_kind(pixels)), self.form.channels, self.form.pixels)
         from lmfcn.maps.texture_map import TextureMap
 
         mapper = self.mapper()
-        window = mapper.default_window(self.form.frame.size) if window is None else window
+        window = mapper.default_window(self.form.preprocessing.size) if window is None else window
         grid = mapper.grid(pixels.shape[:2], window, stride)
         return TextureMap(mapper.map(pixels, grid), self.classes, grid)
 

@@ -1,7 +1,6 @@
 """Save a model to one file and load it: safetensors with JSON metadata, never pickle."""
 
 import math
-from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from torch import Tensor
 
 from lmfcn.compute.resources import CPU, check_device
 from lmfcn.data.arrays import check_row_shape
-from lmfcn.data.framing import Frame, describe_channels
+from lmfcn.data.framing import Preprocessing, describe_channels
 from lmfcn.data.image_form import ImageForm
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.method.network import POOLING, TextureFCN
@@ -40,7 +39,7 @@ def save(model: TextureModel, path: str | Path) -> None:
         },
         "gamma": model.gamma,
         "classes": _describe_classes(model.classes),
-        "form": asdict(model.form),
+        "form": model.form.as_dict(),
         "calibration": {
             "sharpness": model.calibration.inverse_temperature,
             "error": model.calibration.error,
@@ -216,7 +215,7 @@ def _read_form(values: dict[str, Any]) -> ImageForm:
     return ImageForm(
         channels=_count("channels", values["channels"]),
         pixels=values["pixels"],
-        frame=Frame(**frame),
+        preprocessing=Preprocessing(**frame),
         row_shape=None if row_shape is None else check_row_shape(row_shape),
     )
 
@@ -288,7 +287,7 @@ def describe_model(model: TextureModel) -> dict[str, Any]:
     ([0, 1], 1, 32)
     """
     first, *_ = model.members
-    frame = model.form.frame
+    frame = model.form.preprocessing
     return {
         "classes": model.classes.tolist(),
         "images": {
@@ -315,7 +314,7 @@ def describe_model(model: TextureModel) -> dict[str, Any]:
     }
 
 
-def describe_images(channels: int, pixels: str, frame: Frame) -> str:
+def describe_images(channels: int, pixels: str, frame: Preprocessing) -> str:
     """Say what images a model takes, and what it does to files."""
     words = describe_channels(channels, pixels)
     color = "" if frame.color == "keep" else f", turned {frame.color}"

@@ -212,7 +212,7 @@ def test_quick_is_said_everywhere(lmfcn, folder, tmp_path):
         (["trees/bark"], "must hold one folder of images per class"),
         (["one"], "one must hold at least two classes, got one: bark."),
         (["few"], "Class 'wood' has 2 images, too few for the fractions"),
-        (["groups.csv"], "The 2 groups cannot be split so that every class is on both sides"),
+        (["groups.csv"], "The 2 groups cannot be split so that every class is in every part"),
         (["trees", "--output", "groups.csv"], "groups.csv"),
         (["trees", "--resnet18-weights", "none.pth"], "none.pth must be a file of weights, but there is none"),
         (["trees", "--inception-weights", "none.pth"], "none.pth must be a file of weights, but there is none"),

@@ -8,7 +8,7 @@ import tifffile
 from PIL import Image
 
 from large_images import break_tile, quarters, save_model, save_pyramid
-from lmfcn.data.framing import Frame
+from lmfcn.data.framing import Preprocessing
 from lmfcn.data.image_form import ImageForm
 from lmfcn.maps.blocks import BlockMapper
 from lmfcn.model_file import load, save
@@ -125,7 +125,7 @@ def test_a_folder_with_another_map_is_refused(mapped, image_path, tmp_path):
 
 
 def test_names_are_shown_as_they_are_and_notes_go_to_standard_error(command, image_path, tmp_path):
-    frame = Frame(fit="resize", size=(32, 32))
+    frame = Preprocessing(fit="resize", size=(32, 32))
     names = ["[bold]wood", "a[/b]", "glass"]
     save(random_model(names, ImageForm(3, "uint8", frame), ("last",)), tmp_path / "odd.lmfcn")
     code, out, err = command("map", tmp_path / "odd.lmfcn", image_path, "--stride", 32)
@@ -206,7 +206,7 @@ def test_channels_that_do_not_fit(command, image_path, tmp_path):
 
 
 def test_colours_become_grey_as_in_training_or_are_refused(command, image_path, tmp_path):
-    save(random_model(["x", "y"], ImageForm(1, "uint8", Frame("grey")), ("last",)), tmp_path / "grey.lmfcn")
+    save(random_model(["x", "y"], ImageForm(1, "uint8", Preprocessing("grey")), ("last",)), tmp_path / "grey.lmfcn")
     options = ("--window", 32, "--stride", 32, "--quiet")
     assert command("map", tmp_path / "grey.lmfcn", image_path, *options)[0] == 0
     pixels = np.zeros((64, 64, 6), np.uint8)

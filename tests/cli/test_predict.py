@@ -84,12 +84,12 @@ def test_other_sizes_are_taken_as_the_model_takes_them_and_other_channels_refuse
 
 
 def test_nothing_is_left_half_written(command, model, trees, tmp_path, monkeypatch):
-    from lmfcn.predict.writers import RowWriter
+    from lmfcn.predict.writers import RowFormatter
 
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(RowWriter, "line", stop)
+    monkeypatch.setattr(RowFormatter, "line", stop)
     (tmp_path / "rows.csv").write_text("before")
     code, stdout, _ = command("predict", model, trees, "-o", "rows.csv")
     assert (code, stdout) == (130, "")

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lmfcn.data.arrays import check_class_sizes, check_images, check_labels, check_like_training, pixel_kind
+from lmfcn.data.arrays import check_class_sizes, check_images, check_labels, check_pixel_format, pixel_kind
 
 
 def grey(n=4, height=16, width=12, dtype=np.uint8):
@@ -44,7 +44,10 @@ with_inf[1, 0, 0] = np.inf
             "pixels of moderate size, best within 0 to 1, but image 0 has one of 1e.30; rescale",
         ),
         (with_inf, "image 1 has NaN or infinite pixels"),
-        ([np.zeros((8, 8)), np.zeros((9, 8))], "one plain array of images of equal size"),
+        (
+            [np.zeros((8, 8)), np.zeros((9, 8))],
+            "an array of images of equal size, got a sequence that NumPy cannot convert",
+        ),
     ],
 )
 def test_bad_images_are_refused_with_a_reason(bad, message):
@@ -90,7 +93,7 @@ def test_small_classes_are_named():
 )
 def test_images_unlike_the_training_images_are_refused(images, message):
     with pytest.raises(ValueError, match=message):
-        check_like_training((images.shape[3], pixel_kind(images)), channels=3, kind="uint8")
+        check_pixel_format((images.shape[3], pixel_kind(images)), channels=3, kind="uint8")
 
 
 def test_all_floating_point_pixels_are_of_one_kind():

@@ -74,7 +74,7 @@ def test_arrays_and_files_give_the_same(collection):
     assert array.shape == (12, 20, 24, 3)
     again = ImageCollection(array, collection.labels)
     assert all(np.array_equal(a, b) for a, b in zip(collection, again, strict=True))
-    assert again.form() == collection.form() == (3, "uint8")
+    assert again.pixel_format() == collection.pixel_format() == (3, "uint8")
 
 
 def test_images_are_decoded_late_and_remembered(folder, monkeypatch):
@@ -101,7 +101,7 @@ def test_resized_cropped_and_grey(collection, folder):
     grey = ImageCollection(*folder, color="grey")
     expected = np.rint(collection[0] @ [0.299, 0.587, 0.114])
     assert np.abs(grey[0][..., 0].astype(int) - expected).max() <= 1
-    assert grey.form() == (1, "uint8")
+    assert grey.pixel_format() == (1, "uint8")
 
 
 def test_resizing_keeps_the_depth(random):
@@ -160,7 +160,7 @@ def test_tiles_keep_label_and_source(collection):
     assert len(collection.tiled(10, stride=5)) == 12 * 3 * 3
     with pytest.raises(ImageError, match=r"00\.png: is 20x24 pixels, too small for tiles of \(30, 30\)"):
         collection.tiled(30)
-    with pytest.raises(ValueError, match="cut already"):
+    with pytest.raises(ValueError, match="tiles or crops, which cannot be cut again"):
         tiles.tiled(5)
 
 
@@ -221,7 +221,7 @@ def test_mixed_forms_are_named(collection, tmp_path):
     with pytest.raises(
         ValueError, match=r"00\.png has 3 channels of uint8 but .*grey\.png has 1 channel of uint8; use color"
     ):
-        mixed.form()
+        mixed.pixel_format()
     with pytest.raises(ValueError, match=r"grey\.png is 20x24 with 1 channel of uint8, but .*use resized or cropped"):
         mixed.to_array()
     assert ImageCollection(mixed.paths, color="rgb").to_array().shape == (13, 20, 24, 3)

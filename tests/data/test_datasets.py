@@ -8,7 +8,7 @@ from lmfcn.data.datasets import BACH, BREAKHIS, CRC, PUBLISHED, STEX, load_photo
 from lmfcn.data.leaks import find_duplicates
 
 
-def plant(root, names):
+def save_images(root, names):
     for name in names:
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -30,13 +30,13 @@ BREAKHIS_CODES = {
 @pytest.fixture
 def breakhis(tmp_path):
     names = []
-    for side, kinds in BREAKHIS_CODES.items():
+    for group, kinds in BREAKHIS_CODES.items():
         for kind, code in kinds.items():
             for zoom in (40, 200):
-                slide = f"SOB_{side[0].upper()}_{code}_14-22549AB"
-                file = f"SOB_{side[0].upper()}_{code}-14-22549AB-{zoom}-001.png"
-                names.append(f"BreaKHis_v1/histology_slides/breast/{side}/SOB/{kind}/{slide}/{zoom}X/{file}")
-    return plant(tmp_path, names)
+                slide = f"SOB_{group[0].upper()}_{code}_14-22549AB"
+                file = f"SOB_{group[0].upper()}_{code}-14-22549AB-{zoom}-001.png"
+                names.append(f"BreaKHis_v1/histology_slides/breast/{group}/SOB/{kind}/{slide}/{zoom}X/{file}")
+    return save_images(tmp_path, names)
 
 
 @pytest.mark.filterwarnings("ignore:.*fewer images")
@@ -53,7 +53,7 @@ def test_breakhis(breakhis):
 
 @pytest.mark.filterwarnings("ignore:.*fewer images")
 def test_bach(tmp_path):
-    root = plant(
+    root = save_images(
         tmp_path / "ICIAR2018_BACH_Challenge" / "Photos",
         ["Normal/n001.tif", "Benign/b001.tif", "InSitu/is001.tif", "Invasive/iv001.tif"],
     )
@@ -67,7 +67,7 @@ def test_bach(tmp_path):
 def test_crc(tmp_path):
     kinds = ["01_TUMOR", "02_STROMA", "03_COMPLEX", "04_LYMPHO", "05_DEBRIS", "06_MUCOSA", "07_ADIPOSE", "08_EMPTY"]
     names = [f"{kind}/1A11_CRC-Prim-HE-0{i + 1}_022.tif_Row_601_Col_151.tif" for i, kind in enumerate(kinds)]
-    root = plant(tmp_path / "Kather_texture_2016_image_tiles_5000", names)
+    root = save_images(tmp_path / "Kather_texture_2016_image_tiles_5000", names)
     full = CRC.load(root)
     assert len(set(full.labels)) == len(set(full.groups)) == 8
     binary = CRC.load(root, binary=True)
@@ -76,7 +76,7 @@ def test_crc(tmp_path):
 
 
 def test_stex(tmp_path):
-    root = plant(tmp_path / "stex-512", ["Fabric_0000.ppm", "Fabric_0001.ppm", "Misc_0003.ppm", "Bark_0000.ppm"])
+    root = save_images(tmp_path / "stex-512", ["Fabric_0000.ppm", "Fabric_0001.ppm", "Misc_0003.ppm", "Bark_0000.ppm"])
     collection = STEX.load(root, binary=True)
     assert collection.labels.tolist() == ["fabric", "fabric", "misc"]
     assert collection.groups.tolist() == ["Fabric_0000", "Fabric_0001", "Misc_0003"]
@@ -95,10 +95,10 @@ def test_missing_trees_say_where_the_data_come_from(tmp_path, name):
 
 
 def test_incomplete_trees_say_what_is_missing(tmp_path):
-    root = plant(tmp_path / "Photos", ["Normal/n001.tif", "Benign/b001.tif", "InSitu/is001.tif"])
+    root = save_images(tmp_path / "Photos", ["Normal/n001.tif", "Benign/b001.tif", "InSitu/is001.tif"])
     with pytest.raises(ValueError, match="no images of invasive; found"):
         BACH.load(root)
-    plant(root, ["Invasive/iv001.tif"])
+    save_images(root, ["Invasive/iv001.tif"])
     with pytest.warns(UserWarning, match="has fewer images than BACH .*normal 1 of 100"):
         BACH.load(root)
 

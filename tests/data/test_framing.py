@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lmfcn.data.framing import as_address, picture_of, thumbnail
+from lmfcn.data.framing import make_thumbnail, to_data_url, to_uint8
 
 
 @pytest.mark.parametrize(
@@ -20,21 +20,21 @@ from lmfcn.data.framing import as_address, picture_of, thumbnail
     ],
 )
 def test_any_image_can_be_looked_at(image, expected):
-    picture = picture_of(image)
+    picture = to_uint8(image)
     assert picture.dtype == np.uint8
     assert picture[0, 0].tolist() == expected
 
 
 def test_thumbnails_are_small_and_keep_their_proportions(random):
-    with Image.open(io.BytesIO(thumbnail(random.integers(0, 256, (100, 300, 3)).astype(np.uint8)))) as small:
+    with Image.open(io.BytesIO(make_thumbnail(random.integers(0, 256, (100, 300, 3)).astype(np.uint8)))) as small:
         assert (small.size, small.mode) == ((96, 32), "RGB")
-    with Image.open(io.BytesIO(thumbnail(np.zeros((10, 8, 1))))) as small:
+    with Image.open(io.BytesIO(make_thumbnail(np.zeros((10, 8, 1))))) as small:
         assert (small.size, small.mode) == ((8, 10), "L")
 
 
 def test_an_address_holds_its_picture():
     pixels = np.full((8, 6, 3), (200, 100, 50), dtype=np.uint8)
-    kind, content = as_address(thumbnail(pixels)).split(",")
+    kind, content = to_data_url(make_thumbnail(pixels)).split(",")
     assert kind == "data:image/jpeg;base64"
     with Image.open(io.BytesIO(base64.b64decode(content))) as picture:
         assert np.abs(np.asarray(picture).astype(int) - pixels).max() < 5

@@ -13,8 +13,8 @@ from lmfcn.data.leaks import (
     LeakWarning,
     check_split,
     describe_groups,
+    duplicates_across,
     find_duplicates,
-    groups_across,
     inspect,
 )
 from lmfcn.data.splits import Split
@@ -37,7 +37,7 @@ def files(tmp_path, random):
     return [*paths, tmp_path / "copy.png", tmp_path / "pixels.bmp", tmp_path / "near.jpg"]
 
 
-def test_duplicates_are_told_apart_by_kind(files):
+def test_duplicates_are_found_by_kind(files):
     found = find_duplicates(ImageCollection(files))
     assert found.identical_files == [(0, 6)]
     assert found.identical_pixels == [(1, 7)]
@@ -52,7 +52,7 @@ def test_different_and_constant_images_are_no_duplicates(random):
     assert found.all_groups == []
 
 
-def test_arrays_have_pixels_in_place_of_files(random):
+def test_images_of_arrays_are_compared_by_pixels(random):
     images = random.integers(0, 255, (3, 16, 16)).astype(np.uint8)
     images[2] = images[0]
     assert find_duplicates(ImageCollection(images)).all_groups == [(0, 2)]
@@ -95,7 +95,7 @@ def test_many_nearly_equal_images_are_one_group(random):
 
 
 def test_groups_agree_with_comparing_all_pairs(random):
-    """A slow twin: pairs of images by their definition, joined until nothing changes."""
+    """Compare every pair of images on its own, and merge the pairs into groups."""
     smooth = [
         np.asarray(Image.fromarray(random.integers(0, 255, (12, 12)).astype(np.uint8)).resize((48, 48)))
         for _ in range(12)
@@ -117,9 +117,9 @@ def test_groups_agree_with_comparing_all_pairs(random):
 def test_only_used_images_count_across_a_split():
     found = Duplicates([(0, 1, 2)], [(3, 4)], [(5, 6, 7)])
     parts = Split(np.array([0, 3, 5]), np.array([2, 6]), np.array([], int))
-    across = groups_across(found, parts, 8)
+    across = duplicates_across(found, parts, 8)
     assert across.all_groups == [(0, 2), (5, 6)]
-    assert groups_across(found, Split(np.array([0, 1, 3]), np.array([5]), np.array([], int)), 8).all_groups == []
+    assert duplicates_across(found, Split(np.array([0, 1, 3]), np.array([5]), np.array([], int)), 8).all_groups == []
 
 
 def test_groups_are_described_by_their_first_files():
@@ -151,43 +151,43 @@ def test_duplicates_across_a_split_are_a_warning_with_the_groups(files):
     assert len(across.all_groups) == 3
 
 
-def test_duplicates_on_one_side_or_left_out_are_fine(files):
-    same_side = Split(np.array([0, 6, 1, 7]), np.array([3]), np.array([4, 5]))
-    assert check_split(ImageCollection(files), same_side).all_groups == []
+def test_duplicates_in_one_part_or_unused_are_allowed(files):
+    same_part = Split(np.array([0, 6, 1, 7]), np.array([3]), np.array([4, 5]))
+    assert check_split(ImageCollection(files), same_part).all_groups == []
 
 
-def test_groups_on_two_sides_are_an_error(files):
+def test_groups_in_two_parts_are_an_error(files):
     collection = ImageCollection(files, groups=["a", "a", "b", "b", "c", "c", "d", "d", "d"])
-    with pytest.raises(LeakError, match=r"2 groups are on more than one side of the split: a, b; split with groups="):
+    with pytest.raises(LeakError, match=r"2 groups are in more than one part of the split: a, b; split with groups="):
         check_split(collection, Split(np.array([0, 2]), np.array([1, 3]), np.array([4, 5])))
 
 
 @pytest.fixture
-def sound(random):
+def valid_collection(random):
     images = random.integers(0, 255, (12, 16, 16)).astype(np.uint8)
     return ImageCollection(
         images, labels=["a"] * 6 + ["b"] * 6, groups=[1, 1, 2, 2, 3, 3] + [9] * 6, split=["train"] * 12
     )
 
 
-def test_a_sound_collection(sound):
-    found = inspect(sound)
+def test_a_collection_without_problems(valid_collection):
+    found = inspect(valid_collection)
     assert found.fit_for_training
     assert found.classes == {"a": 6, "b": 6}
     assert found.groups_per_class == {"a": 3, "b": 1}
     assert dict(found.sizes) == {"16x16": 12}
     assert dict(found.forms) == {"1 x uint8": 12}
     assert dict(found.split) == {"train": 12}
-    assert found.doubts == ["All images of class 'b' are in one group."]
+    assert found.warnings == ["All images of class 'b' are in one group."]
 
 
-def test_the_summary_of_a_collection_in_words(sound):
-    text = str(sound.summary())
+def test_the_summary_of_a_collection_in_words(valid_collection):
+    text = str(valid_collection.summary())
     assert text.splitlines()[:2] == ["12 images; classes: a (6), b (6)", "sizes: 16x16 (12)"]
     assert "All images of class 'b' are in one group." in text
 
 
-def test_what_stands_in_the_way_is_named(tmp_path):
+def test_problems_are_named(tmp_path):
     Image.new("RGB", (20, 20)).save(tmp_path / "colour.png")
     Image.new("L", (5, 5)).save(tmp_path / "small.png")
     (tmp_path / "bad.png").write_bytes(b"bad")
@@ -216,7 +216,7 @@ def test_duplicates_with_different_labels_and_imbalance(random):
     images[39] = images[0]
     found = inspect(ImageCollection(images, ["many"] * 37 + ["few"] * 3))
     assert found.duplicates == ["image 0 and image 39 (identical files)"]
-    assert found.doubts == [
+    assert found.warnings == [
         "The largest class has more than 10 times the images of the smallest.",
         "Images that are the same or nearly the same: 2 in 1 group.",
         "Of these groups, 1 has different labels.",

@@ -9,24 +9,24 @@ from lmfcn.data.training_data import check_training_data
 
 @settings(deadline=None)
 @given(st.integers(3, 30), st.integers(3, 30), st.floats(0.05, 0.5), st.integers(0, 1000))
-def test_every_class_gives_its_share(n_first, n_second, fraction, seed):
+def test_a_fraction_of_every_class_is_held_out(n_first, n_second, fraction, seed):
     numbers = np.repeat([0, 1], [n_first, n_second])
-    kept, held_out = hold_out(numbers, fraction, np.random.default_rng(seed))
-    assert sorted([*kept, *held_out]) == list(range(len(numbers)))
+    remaining, held_out = hold_out(numbers, fraction, np.random.default_rng(seed))
+    assert sorted([*remaining, *held_out]) == list(range(len(numbers)))
     for number, size in enumerate((n_first, n_second)):
         assert (numbers[held_out] == number).sum() == max(1, round(fraction * size))
-    assert list(kept) == sorted(kept)
+    assert list(remaining) == sorted(remaining)
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 1000), st.integers(4, 12))
-def test_no_group_is_on_both_sides(seed, n_groups):
+def test_no_group_is_in_both_parts(seed, n_groups):
     random = np.random.default_rng(seed)
     groups = np.repeat(np.arange(n_groups), 3)
     numbers = groups % 2
-    kept, held_out = hold_out(numbers, 0.25, random, groups)
-    assert set(groups[kept]).isdisjoint(groups[held_out])
-    assert set(numbers[kept]) == set(numbers[held_out]) == {0, 1}
+    remaining, held_out = hold_out(numbers, 0.25, random, groups)
+    assert set(groups[remaining]).isdisjoint(groups[held_out])
+    assert set(numbers[remaining]) == set(numbers[held_out]) == {0, 1}
 
 
 def test_groups_that_cannot_be_split_are_explained(random):
@@ -82,7 +82,7 @@ def test_fraction_zero_validates_on_nothing():
     assert checked(fraction=0).validation is None
 
 
-def test_the_fingerprint_changes_with_pixels_labels_and_division():
+def test_the_fingerprint_changes_with_pixels_labels_and_split():
     images = IMAGES.copy()
     images[5, 3, 3] += 1
     same = [checked().fingerprint(), checked().fingerprint()]
@@ -114,7 +114,7 @@ def test_folds_spread_classes_and_keep_groups_together(random):
     ("arguments", "message"),
     [
         ({"validation": IMAGES}, r"validation must be a tuple \(X, y\) or a collection, got ndarray"),
-        ({"validation": (IMAGES, LABELS + 1)}, r"training images, \[0, 1\]; on one side only: \[0, 2\]"),
+        ({"validation": (IMAGES, LABELS + 1)}, r"training images, \[0, 1\]; only in one of them: \[0, 2\]"),
         ({"validation": (IMAGES[:2].astype(float), [0, 1])}, "float pixels, but the classifier was fitted on uint8"),
         ({"groups": [1, 2]}, r"one entry per image, shape \(8,\), got shape \(2,\)"),
         ({"labels": [0] * 7 + [1]}, "Class 1 has 1 image; at least 3 are needed .one of them for validation"),
@@ -165,12 +165,12 @@ def test_repetitions_differ_and_can_be_repeated():
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 1000), st.integers(9, 30))
-def test_three_sides_share_no_group(seed, n_groups):
+def test_three_parts_share_no_group(seed, n_groups):
     groups = np.repeat(np.arange(n_groups), 4)
     labels = groups % 3
     parts = split(labels, fractions=(0.4, 0.3, 0.3), groups=groups, random_state=seed)
-    sides = [set(groups[part]) for part in (parts.train, parts.validation, parts.test)]
-    assert sum(map(len, sides)) == len(set.union(*sides))
+    group_sets = [set(groups[part]) for part in (parts.train, parts.validation, parts.test)]
+    assert sum(map(len, group_sets)) == len(set.union(*group_sets))
     assert all(set(labels[part]) == {0, 1, 2} for part in (parts.train, parts.validation, parts.test))
 
 
@@ -185,8 +185,8 @@ def test_grouped_counts_come_close(random):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"fractions": (0.5, 0.6, 0.1)}, r"three shares of at most 1 in all, got \(0.5, 0.6, 0.1\)"),
-        ({"fractions": (0.5, 0.5)}, "three shares"),
+        ({"fractions": (0.5, 0.6, 0.1)}, r"three numbers from 0 to 1 with a sum of at most 1, got \(0.5, 0.6, 0.1\)"),
+        ({"fractions": (0.5, 0.5)}, "three numbers from 0 to 1"),
         ({"fractions": (0.98, 0.01, 0.01)}, "Class 'a' has 10 images, too few for the fractions"),
         ({"counts": (5, 4, 2)}, "Class 'a' has 10 images, but 11 are needed per class"),
         ({"counts": (5, 5, None)}, "Class 'a' has 10 images, but 11 are needed"),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from lmfcn.explain.audit import COLUMNS, Audited, audit, doubts, near_pairs, write_audit_table
+from lmfcn.explain.audit import COLUMNS, NamedAudit, audit, describe_issues, find_near_identical, write_audit_table
 from lmfcn.method.kernel_svm import squared_distances
 
 
@@ -33,17 +33,18 @@ def test_planted_errors_come_first(clouds):
 def test_copies_are_found_and_those_of_another_class_come_before_all(clouds):
     latents, labels = clouds
     found = audit(latents, labels)
-    assert sorted(found.twins) == [(10, 61), (50, 60)]
-    assert found.conflicts == [(10, 61)]
+    assert sorted(found.near_identical) == [(10, 61), (50, 60)]
+    assert np.flatnonzero(found.conflicting).tolist() == [10, 61]
+    assert found.near_identical_to[[10, 61, 50, 60, 0]].tolist() == [61, 10, 60, 50, -1]
     assert set(found.order[:2].tolist()) == {10, 61}
 
 
-def test_probabilities_are_those_of_images_that_were_not_learnt(clouds):
+def test_probabilities_are_cross_validated(clouds):
     latents, labels = clouds
     found = audit(latents, labels)
     assert np.allclose(found.probabilities.sum(axis=1), 1)
-    assert np.array_equal(found.given, found.probabilities[np.arange(62), found.numbers])
-    assert (found.given[[3, 25]] < 0.3).all()
+    assert np.array_equal(found.given_probability, found.probabilities[np.arange(62), found.numbers])
+    assert (found.given_probability[[3, 25]] < 0.3).all()
     again = audit(latents, labels)
     assert np.array_equal(again.probabilities, found.probabilities)
 
@@ -57,32 +58,52 @@ def test_two_classes(clouds):
     assert found.bounded[np.flatnonzero(np.flatnonzero(two) == 3)].all()
 
 
-def test_groups_are_judged_by_others(random):
-    # Copies in a group of their own would vouch for each other's wrong label.
+def test_groups_are_held_out_together(random):
+    # Copies in a group of their own would confirm each other's wrong label.
     latents = np.concatenate([random.normal(0, 1, (20, 4)), random.normal(4, 1, (20, 4)), np.repeat([[4.5] * 4], 3, 0)])
     latents[40:] += random.normal(0, 0.05, (3, 4))
     labels = ["a"] * 20 + ["b"] * 20 + ["a"] * 3
     groups = [*range(40), 40, 40, 40]
-    alone, together = audit(latents, labels), audit(latents, labels, groups)
-    assert together.given[40:].max() < alone.given[40:].min()
-    assert set(together.suspects.tolist()) >= {40, 41, 42}
+    ungrouped, grouped = audit(latents, labels), audit(latents, labels, groups)
+    assert grouped.given_probability[40:].max() < ungrouped.given_probability[40:].min()
+    assert set(grouped.suspects.tolist()) >= {40, 41, 42}
 
 
-def test_a_class_that_cannot_be_held_out_is_not_judged(random):
+def test_a_class_that_cannot_be_held_out_has_no_probabilities(random):
     latents = random.normal(size=(22, 3))
     groups = [*range(20), 20, 20]
     found = audit(latents, ["a"] * 10 + ["b"] * 10 + ["c"] * 2, groups)
-    assert np.isnan(found.given[20:]).all()
+    assert np.isnan(found.given_probability[20:]).all()
     assert found.likeliest[20:].tolist() == [2, 2]
     assert not set(found.suspects.tolist()) & {20, 21}
     assert set(found.order[-2:].tolist()) == {20, 21}
 
 
-def test_near_pairs_by_hand():
-    places = torch.tensor([[0.0], [1.0], [1.01], [3.0], [3.0], [5.0]])
-    assert near_pairs(squared_distances(places)) == [(3, 4)]  # neighbours are 0.505 apart in the middle; 0.01 is above
-    places = torch.tensor([[0.0], [1.0], [1.01], [3.0], [5.0], [8.0]])
-    assert near_pairs(squared_distances(places)) == [(1, 2)]
+def near_identical(points, numbers=None):
+    squared = squared_distances(torch.tensor(points)[:, None])
+    groups, nearest = find_near_identical(squared, np.zeros(len(points), int) if numbers is None else np.array(numbers))
+    return groups, nearest.tolist()
+
+
+def test_near_identical_pairs_by_hand():
+    # The (lower) median nearest-neighbour distance is 0.01 first, then 1.
+    assert near_identical([0.0, 1.0, 1.01, 3.0, 3.0, 5.0])[0] == [(3, 4)]
+    assert near_identical([0.0, 1.0, 1.01, 3.0, 5.0, 8.0])[0] == [(1, 2)]
+
+
+def test_near_identical_groups_by_hand():
+    points = [0.0, 5.0, 5.05, 5.11, 9.0, 9.01, 13.0, 17.0, 21.0, 25.0, 29.0]
+    groups, nearest = near_identical(points)
+    assert groups == [(4, 5), (1, 2, 3)]
+    assert nearest == [-1, 2, 1, 2, 5, 4, -1, -1, -1, -1, -1]
+    assert near_identical(points, [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0])[1][:4] == [-1, 3, 3, 2]  # another class first
+
+
+def test_many_equal_latents_are_one_group():
+    found = audit(np.repeat([[0.0], [1.0], [2.0]], [300, 1, 1], axis=0), ["a"] * 299 + ["b"] + ["a", "b"])
+    assert found.near_identical == [tuple(range(300))]
+    assert found.near_identical_to[[0, 298, 299]].tolist() == [299, 299, 0]
+    assert found.conflicting[:300].all()
 
 
 def test_wrong_use():
@@ -99,12 +120,12 @@ def test_wrong_use():
 def test_words_and_table(clouds, tmp_path):
     latents, labels = clouds
     names = [f"{i}.png" for i in range(62)]
-    audited = Audited(audit(latents, labels), names, "")
-    (first, *_) = doubts(audited, 3)
+    audited = NamedAudit(audit(latents, labels), names, "")
+    (first, *_) = describe_issues(audited, 3)
     assert first.startswith("looks like a (0.")
-    assert "violates the margin" in doubts(audited, 3)
-    assert "near-identical to 61.png, which is labelled b" in doubts(audited, 10)
-    assert doubts(audited, 50) == ["near-identical to 60.png, of the same class"]
+    assert "violates the margin" in describe_issues(audited, 3)
+    assert "near-identical to 61.png, which is labelled b" in describe_issues(audited, 10)
+    assert describe_issues(audited, 50) == ["near-identical to 60.png, of the same class"]
     write_audit_table(audited, tmp_path / "audit.csv")
     with (tmp_path / "audit.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -116,4 +137,4 @@ def test_words_and_table(clouds, tmp_path):
     assert by_name["10.png"]["twin_label"] == "b"
     assert (by_name["3.png"]["label"], by_name["3.png"]["likeliest"], by_name["3.png"]["suspect"]) == ("b", "a", "yes")
     assert {row["suspect"] for row in rows} == {"yes", "no"}
-    assert float(by_name["3.png"]["probability"]) == pytest.approx(audited.found.given[3], abs=1e-4)
+    assert float(by_name["3.png"]["probability"]) == pytest.approx(audited.found.given_probability[3], abs=1e-4)

@@ -44,30 +44,30 @@ def test_only_images_of_the_class_speak_for_it():
     model, known = fitted().model_, support_classes(fitted().model_.decision)
     for number, label in enumerate(model.classes):
         found = deciding(model, model.transform(three()[0][:1])[0], label)
-        assert set(known[found.for_it(100)]) == {number}
-        assert number not in known[found.against_it(100)]
+        assert set(known[found.supporting(100)]) == {number}
+        assert number not in known[found.opposing(100)]
 
 
 def test_lists_by_hand():
     found = Deciding("wood", 0.35, 0.1, np.array([0.3, -0.2, 0.5, 0.0, -0.35]))
-    assert found.for_it(5).tolist() == [2, 0]
-    assert found.for_it(1).tolist() == [2]
-    assert found.against_it(5).tolist() == [4, 1]
+    assert found.supporting(5).tolist() == [2, 0]
+    assert found.supporting(1).tolist() == [2]
+    assert found.opposing(5).tolist() == [4, 1]
     assert found.rest(1) == pytest.approx(0.1)
     assert found.rest(5) == 0.0
-    assert Deciding("wood", 1.0, 0.5, np.array([0.5])).against_it().tolist() == []
+    assert Deciding("wood", 1.0, 0.5, np.array([0.5])).opposing().tolist() == []
 
 
 def test_everything_sums_to_the_decision_value():
     model, X = fitted().model_, three()[0]
     for image in X[::9]:
         found = explain(model, image, gallery(), top=2)
-        listed = sum(entry.weight for entry in found.for_it + found.against_it)
+        listed = sum(entry.weight for entry in found.supporting + found.opposing)
         number = list(model.classes).index(found.explained)
         assert found.value == pytest.approx(model.decision_function(image[None])[0, number], abs=1e-12)
         assert listed + found.rest + found.intercept == pytest.approx(found.value, abs=1e-12)
         assert found.map.values.mean() == pytest.approx(found.value, abs=2e-5)
-        assert found.n_rest + len(found.for_it) + len(found.against_it) == len(model.support_latents)
+        assert found.n_rest + len(found.supporting) + len(found.opposing) == len(model.support_latents)
 
 
 def test_it_says_what_the_model_says():
@@ -85,18 +85,18 @@ def test_a_gallery_gives_names_pictures_and_a_place():
     held, X = gallery(), three()[0]
     found = explain(fitted().model_, X[3], held, label="stripes")
     assert found.explained == "stripes"
-    for entry in found.for_it:
+    for entry in found.supporting:
         assert entry.label == "stripes"
         assert entry.name.startswith("stripes/")
         assert entry.picture == held.pictures[held.names.index(entry.name)]
-    assert {entry.label for entry in found.against_it} <= {"fine", "coarse"}
+    assert {entry.label for entry in found.opposing} <= {"fine", "coarse"}
     assert found.place == pytest.approx(tuple(held.places[3]), abs=1e-3)
 
 
 def test_without_a_gallery_there_are_classes_but_no_names():
     found = explain(fitted().model_, three()[0][3], label="fine")
-    assert {entry.label for entry in found.for_it} == {"fine"}
-    assert all(entry.name is None and entry.picture is None for entry in found.for_it + found.against_it)
+    assert {entry.label for entry in found.supporting} == {"fine"}
+    assert all(entry.name is None and entry.picture is None for entry in found.supporting + found.opposing)
 
 
 def test_without_validation_images_there_is_no_set():
@@ -118,9 +118,9 @@ def test_it_becomes_json():
     found = explain(fitted().model_, three()[0][0], gallery(), top=1)
     values = json.loads(json.dumps(found.as_dict()))
     assert values["for"][0] == {
-        "weight": found.for_it[0].weight,
-        "label": found.for_it[0].label,
-        "name": found.for_it[0].name,
+        "weight": found.supporting[0].weight,
+        "label": found.supporting[0].label,
+        "name": found.supporting[0].name,
     }
     assert values["rest"]["support_vectors"] == found.n_rest
     assert values["map"]["smallest"] == found.map.values.min()

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from lmfcn.compute.encode import to_batch
-from lmfcn.explain.score_map import ClassScore, class_number, score_map, spreading, support_classes
+from lmfcn.explain.score_map import ClassScore, class_number, score_map, support_classes, upsampling_matrix
 from lmfcn.method.kernel_svm import Decision, LatentScale
 from small_model import fitted, quick, textures, three
 
@@ -33,7 +33,7 @@ def test_three_support_vectors_by_hand():
 def test_mean_slope_of_one_support_vector_by_hand():
     # f(x) = exp(-x^2): from 0 to 2 it falls by 1 - exp(-4), over a way of 2.
     score = ClassScore(1.0, torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, dtype=torch.float64), 5.0)
-    assert float(score.mean_slope(torch.tensor([2.0]))) == pytest.approx((math.exp(-4) - 1) / 2, abs=1e-14)
+    assert float(score.mean_gradient(torch.tensor([2.0]))) == pytest.approx((math.exp(-4) - 1) / 2, abs=1e-14)
 
 
 @pytest.mark.parametrize("length", [1e-3, 0.3, 1.0, 10.0])
@@ -47,14 +47,14 @@ def test_mean_slope_is_the_mean_of_gradients_along_the_way(generator, length):
         for coefficient, support in zip(score.coefficients, score.support_latents, strict=True):
             apart = place - support
             mean -= 2 * score.gamma * coefficient * math.exp(-score.gamma * float(apart @ apart)) * apart / steps
-    assert torch.allclose(score.mean_slope(latent), mean, atol=1e-4)
+    assert torch.allclose(score.mean_gradient(latent), mean, atol=1e-4)
 
 
 @pytest.mark.parametrize("length", [0.0, 1e-9, 1e-4, 1.0, 30.0, 1e4])
 def test_mean_slope_times_latent_is_the_rise_of_the_score(generator, length):
     score = some_score(generator)
     latent = length * torch.randn(5, dtype=torch.float64, generator=generator)
-    slope = score.mean_slope(latent)
+    slope = score.mean_gradient(latent)
     rise = score.value(latent) - score.value(torch.zeros(5))
     assert float(slope @ latent) == pytest.approx(rise, abs=1e-12)
     assert bool(torch.isfinite(slope).all())
@@ -65,8 +65,8 @@ def test_at_the_origin_the_mean_slope_is_the_gradient(generator):
     origin = torch.zeros(5, dtype=torch.float64, requires_grad=True)
     squared = (origin - score.support_latents).square().sum(dim=1)
     ((-score.gamma * squared).exp() @ score.coefficients).backward()
-    assert torch.allclose(score.mean_slope(torch.zeros(5)), origin.grad, atol=1e-12)
-    assert torch.allclose(score.mean_slope(torch.full((5,), 1e-5)), origin.grad, atol=1e-4)
+    assert torch.allclose(score.mean_gradient(torch.zeros(5)), origin.grad, atol=1e-12)
+    assert torch.allclose(score.mean_gradient(torch.full((5,), 1e-5)), origin.grad, atol=1e-4)
 
 
 def test_the_first_of_two_classes_has_the_negative_score():
@@ -129,7 +129,7 @@ def test_the_slow_twin_position_by_position():
     model, image = fitted().model_, textures(1, 12, 24)[0][0][..., None]
     score = ClassScore.of(model.decision, 1)
     latent = torch.from_numpy(model.transform(image[None])[0])
-    slope = (model.whitening.double() @ score.mean_slope(latent)).tolist()
+    slope = (model.whitening.double() @ score.mean_gradient(latent)).tolist()
     expected = np.full((12, 24), score.value(torch.zeros_like(latent)))
     with torch.no_grad():
         layers = [maps[0] for network in model.members for maps in network.maps(to_batch(image[None], model.device))]
@@ -171,7 +171,7 @@ def test_a_constant_image_is_explained_too(grey):
     ("n_cells", "n_pixels", "blur"), [(3, 3, 0), (3, 7, 0), (5, 18, 2.0), (2, 5, 30.0), (7, 7, 0.4)]
 )
 def test_spreading_keeps_constants_and_means(n_cells, n_pixels, blur, random):
-    matrix = spreading(n_cells, n_pixels, blur)
+    matrix = upsampling_matrix(n_cells, n_pixels, blur)
     assert np.allclose(matrix.sum(axis=1), 1)
     assert np.allclose(matrix.sum(axis=0), n_pixels / n_cells)
     assert (matrix >= 0).all()
@@ -180,7 +180,7 @@ def test_spreading_keeps_constants_and_means(n_cells, n_pixels, blur, random):
 
 
 def test_spreading_without_blur_repeats_cells():
-    assert spreading(2, 4).tolist() == [[1, 0], [1, 0], [0, 1], [0, 1]]
+    assert upsampling_matrix(2, 4).tolist() == [[1, 0], [1, 0], [0, 1], [0, 1]]
 
 
 def test_unknown_class():

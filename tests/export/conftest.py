@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from lmfcn import LMFCNClassifier
-from lmfcn.data.framing import Frame
+from lmfcn.data.framing import Preprocessing
 from lmfcn.data.image_form import ImageForm
 from lmfcn.export import export_onnx
 from random_models import random_model
@@ -13,9 +13,9 @@ def models(textures):
     """Every kind of labels, pixels, channels, framing and number of networks, in as few models as possible."""
     fitted = LMFCNClassifier(latent_dim=4, widths=(6, 8), epochs=1, passes=1, random_state=0, device="cpu")
     fitted.fit(textures[0], np.array(["coarse", "fine; größer"])[textures[1]])
-    fitted.model_.form = ImageForm(1, "uint8", Frame("grey", "crop", (24, 20)))
-    rgb = ImageForm(3, "uint8", Frame("rgb", "resize", (40, 32)))
-    deep = ImageForm(1, "uint16", Frame("keep", "resize", (30, 30)))
+    fitted.model_.form = ImageForm(1, "uint8", Preprocessing("grey", "crop", (24, 20)))
+    rgb = ImageForm(3, "uint8", Preprocessing("rgb", "resize", (40, 32)))
+    deep = ImageForm(1, "uint16", Preprocessing("keep", "resize", (30, 30)))
     return {
         "two, grey": fitted.model_,
         "five, RGB": random_model([-7, 0, 3, 4, 9], rgb, ("last",)),

@@ -60,7 +60,7 @@ def test_explanations_are_those_of_the_cpu(name, near):
     expected = explain(model, image, gallery())
     with pretended(name) as device:
         found = explain(model.copied_to(device), image, gallery())
-    assert [entry.name for entry in found.for_it] == [entry.name for entry in expected.for_it]
+    assert [entry.name for entry in found.supporting] == [entry.name for entry in expected.supporting]
     assert found.value == pytest.approx(expected.value, abs=near)
     assert found.map.values.mean() == pytest.approx(found.value, abs=1e-4)
     np.testing.assert_allclose(found.map.values, expected.map.values, atol=10 * near)

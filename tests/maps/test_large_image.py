@@ -6,7 +6,7 @@ import pytest
 import tifffile
 from PIL import Image
 
-from lmfcn.data.framing import Frame, resize_image
+from lmfcn.data.framing import Preprocessing, resize_image
 from lmfcn.data.image_files import ImageError, read_image
 from lmfcn.data.image_form import ImageForm
 from lmfcn.maps.large_image import (
@@ -159,8 +159,8 @@ def test_images_that_a_model_cannot_take(tmp_path):
         open_view(tmp_path / "a.png", View("plain"), ImageForm(1, "uint8"))
     tifffile.imwrite(tmp_path / "six.tif", noise(40, 40, 6), tile=(16, 16), planarconfig="contig")
     with pytest.raises(ValueError, match=r"six.tif: an image with 6 channels cannot become grey"):
-        open_view(tmp_path / "six.tif", View("tiff"), ImageForm(1, "uint8", Frame("grey")))
-    grey = open_view(tmp_path / "a.png", View("plain"), ImageForm(1, "uint8", Frame("grey")))
+        open_view(tmp_path / "six.tif", View("tiff"), ImageForm(1, "uint8", Preprocessing("grey")))
+    grey = open_view(tmp_path / "a.png", View("plain"), ImageForm(1, "uint8", Preprocessing("grey")))
     assert grey.read(Box(0, 0, 40, 40)).pixels.shape == (40, 40, 1)
 
 

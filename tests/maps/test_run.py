@@ -15,7 +15,7 @@ from PIL import Image
 
 import lmfcn
 import pieces_of_work as pieces
-from lmfcn.data.framing import Frame
+from lmfcn.data.framing import Preprocessing
 from lmfcn.maps import large_image as images
 from lmfcn.maps import run
 from lmfcn.maps.blocks import BlockMapper, MapSettings
@@ -203,7 +203,7 @@ def test_a_plain_image_is_decoded_once(request_grey, monkeypatch):
 
 def test_notes_come_before_the_work(request_grey, tmp_path, monkeypatch):
     model = lmfcn.load(request_grey.model)
-    model.form = replace(model.form, frame=Frame(fit="resize", size=(24, 24)))
+    model.form = replace(model.form, preprocessing=Preprocessing(fit="resize", size=(24, 24)))
     save(model, tmp_path / "resized.lmfcn")
     notes = []
 

@@ -12,7 +12,7 @@ from lmfcn.predict.evaluation import (
 )
 
 
-def test_same_input_same_interval_and_more_images_are_surer():
+def test_intervals_are_reproducible_and_shrink_with_more_images():
     few = balanced_recall(np.repeat([0, 1], 10), np.arange(20) % 5 > 0)[0]
     many = balanced_recall(np.repeat([0, 1], 1000), np.arange(2000) % 5 > 0)[0]
     assert few == balanced_recall(np.repeat([0, 1], 10), np.arange(20) % 5 > 0)[0]
@@ -27,15 +27,15 @@ def test_a_class_without_errors_is_not_certain():
     assert 0.85 < estimate.low < 0.97
 
 
-def test_groups_that_stand_and_fall_together_are_less_sure():
-    numbers, right = np.repeat([0, 1], 100), np.tile(np.repeat([True, True, True, True, False], 20), 2)
-    alone = balanced_recall(numbers, right)[0]
-    every_image = balanced_recall(numbers, right, np.arange(200))[0]
-    together = balanced_recall(numbers, right, np.arange(200) // 20)[0]
-    assert together.value == alone.value
-    assert together.high - together.low > 2 * (alone.high - alone.low)
-    assert abs(every_image.low - alone.low) < 0.01
-    assert abs(every_image.high - alone.high) < 0.01
+def test_groups_with_equal_predictions_have_wider_intervals():
+    numbers, correct = np.repeat([0, 1], 100), np.tile(np.repeat([True, True, True, True, False], 20), 2)
+    ungrouped = balanced_recall(numbers, correct)[0]
+    one_per_group = balanced_recall(numbers, correct, np.arange(200))[0]
+    grouped = balanced_recall(numbers, correct, np.arange(200) // 20)[0]
+    assert grouped.value == ungrouped.value
+    assert grouped.high - grouped.low > 2 * (ungrouped.high - ungrouped.low)
+    assert abs(one_per_group.low - ungrouped.low) < 0.01
+    assert abs(one_per_group.high - ungrouped.high) < 0.01
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say():
@@ -43,8 +43,8 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
     numbers = np.repeat([0, 1], 40)
     held = []
     for _ in range(200):
-        right = random.random(80) < np.where(numbers == 0, 0.95, 0.7)
-        found = balanced_recall(numbers, right)[0]
+        correct = random.random(80) < np.where(numbers == 0, 0.95, 0.7)
+        found = balanced_recall(numbers, correct)[0]
         held.append(found.low <= 0.825 <= found.high)
     assert 0.9 <= np.mean(held) <= 0.99
 
@@ -64,7 +64,7 @@ def test_everything_by_hand(fitted):
     assert found.recalls["0"].n == 3
     assert found.log_loss == pytest.approx(-np.log([0.9, 0.6, 0.2, 0.9]).mean())
     assert found.brier_score == pytest.approx(2 * np.mean([0.01, 0.16, 0.64, 0.01]))
-    assert [row.promised for row in found.coverage] == [0.8, 0.9, 0.95]
+    assert [row.target for row in found.coverage] == [0.8, 0.9, 0.95]
     assert all(1 <= row.mean_size <= 2 for row in found.coverage)
 
 
@@ -85,7 +85,7 @@ def test_held_out_images_tell_what_the_record_says(fitted, textures):
     assert np.allclose(own, fitted.model_.calibration.true_probabilities)
 
 
-def test_training_images_are_known_again(fitted, textures):
+def test_training_images_are_recognised(fitted, textures):
     new = 255 - textures[0][:3]
     images = ImageCollection(np.concatenate([textures[0][:5], new]))
     assert count_training_images(fitted.model_, images) == 5
@@ -94,7 +94,7 @@ def test_training_images_are_known_again(fitted, textures):
     fitted.model_.record["image_digests"] = kept
 
 
-def test_training_images_are_known_again_in_a_collection_with_a_color(random):
+def test_training_images_are_recognised_in_a_collection_with_a_color(random):
     pixels = random.integers(0, 256, (12, 20, 20, 3), dtype=np.uint8)
     train = ImageCollection(pixels, np.arange(12) % 2, color="rgb").resized(12)
     model = LMFCNClassifier(epochs=1, latent_dim=2, widths=(4,), passes=1, random_state=0).fit(train).model_

@@ -20,14 +20,14 @@ def model(tmp_path):
 
 @pytest.fixture
 def output(tmp_path, model, random):
-    """Of a run that was stopped after three images."""
+    """The output file of a run that was interrupted after three images."""
     with Journal(tmp_path / "rows.csv", model, PATHS) as journal:
         for path in ("a.png", ODD, "c.png"):
             journal.add(path, random.random(3))
     return tmp_path / "rows.csv"
 
 
-def test_what_was_written_comes_back_to_the_last_bit(model, output):
+def test_probabilities_are_restored_exactly(model, output):
     expected = np.random.default_rng(0).random((3, 3))
     with Journal(output, model, PATHS, resume=True) as journal:
         assert [path in journal for path in ("a.png", ODD, "c.png", "d.png", "b.png")] == [
@@ -45,7 +45,7 @@ def test_what_was_written_comes_back_to_the_last_bit(model, output):
 @pytest.mark.parametrize(
     "tail", [b'{"path": "d.p', b'{"path": "d.png", "probabilities": [1.0]}', b"\0\0\0\n{}\n", b"7\n"]
 )
-def test_half_a_line_is_dropped(model, output, tail):
+def test_incomplete_lines_are_dropped(model, output, tail):
     with output.with_name("rows.csv.part").open("ab") as file:
         file.write(tail)
     with Journal(output, model, PATHS, resume=True) as journal:
@@ -63,7 +63,7 @@ def test_another_model_is_refused_and_nothing_lost(model, output):
 
 
 @pytest.mark.parametrize("content", ["a,b\n", "[]\n", json.dumps({"kind": "lmfcn predictions", "version": 99}) + "\n"])
-def test_what_is_no_journal_is_refused(model, output, content):
+def test_other_files_are_refused(model, output, content):
     output.with_name("rows.csv.part").write_text(content)
     with pytest.raises(ValueError, match="was not left by this version of lmfcn predict; remove it, or begin anew"):
         Journal(output, model, PATHS, resume=True)
@@ -95,19 +95,19 @@ def test_the_same_paths_may_be_spelled_otherwise(model, output, paths):
 
 
 def test_relative_paths_refer_to_the_folder_where_they_were_given(model, output, tmp_path, monkeypatch):
-    here = os.getcwd()
+    start = os.getcwd()
     monkeypatch.chdir(tmp_path)
-    paths = [os.path.join(here, path) for path in PATHS]
+    paths = [os.path.join(start, path) for path in PATHS]
     with Journal(output, model, paths, resume=True) as journal:
-        assert ("a.png" in journal, os.path.join(here, "a.png") in journal) == (False, True)
+        assert ("a.png" in journal, os.path.join(start, "a.png") in journal) == (False, True)
         journal.add("a.png", np.ones(3))
-    monkeypatch.chdir(here)
+    monkeypatch.chdir(start)
     with Journal(output, model, PATHS, resume=True) as journal:
         assert [path in journal for path in ("a.png", "c.png", str(tmp_path / "a.png"))] == [True, True, True]
         assert [path for path, _ in journal.rows()] == ["a.png", ODD, "c.png", "a.png"]
 
 
-def test_a_journal_that_does_not_tell_its_paths_is_refused(model, output):
+def test_a_journal_without_paths_is_refused(model, output):
     part = output.with_name("rows.csv.part")
     first, *rows = part.read_text().splitlines(keepends=True)
     old = {name: value for name, value in json.loads(first).items() if name not in ("paths", "folder")}
@@ -130,7 +130,7 @@ def test_a_second_one_is_refused_while_the_first_is_open(model, output, resume):
         assert len(second) == 4
 
 
-def test_where_there_are_no_locks_it_goes_without(model, output, monkeypatch):
+def test_file_systems_without_locks(model, output, monkeypatch):
     fcntl = pytest.importorskip("fcntl")
 
     def cannot(*_):
@@ -142,7 +142,7 @@ def test_where_there_are_no_locks_it_goes_without(model, output, monkeypatch):
     assert {path.name for path in output.parent.iterdir()} == {"model.lmfcn", "rows.csv.part"}
 
 
-def test_no_lock_file_stays(model, output):
+def test_the_lock_file_is_removed(model, output):
     def names():
         return {path.name for path in output.parent.iterdir()}
 
@@ -157,13 +157,13 @@ def test_no_lock_file_stays(model, output):
     assert names() == {"model.lmfcn"}
 
 
-def test_without_resume_it_begins_anew_and_an_empty_one_goes(model, output):
+def test_without_resume_the_journal_is_overwritten_and_removed_if_empty(model, output):
     with Journal(output, model, PATHS) as journal:
         assert "a.png" not in journal
     assert not output.with_name("rows.csv.part").exists()
 
 
-def test_an_empty_one_beside_an_older_file_says_that_this_is_not_complete(model, output):
+def test_an_empty_journal_stays_beside_an_older_output(model, output):
     output.write_text("older rows")
     with Journal(output, model, PATHS):
         pass

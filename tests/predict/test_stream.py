@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from lmfcn import LMFCNClassifier
-from lmfcn.predict import stream as streaming
+from lmfcn.predict import stream
 from lmfcn.predict.stream import FilePrediction, find_images, predict_paths, stream_predictions
 
 
@@ -25,7 +25,7 @@ def paths(tmp_path, textures):
 
 
 def test_batches_give_what_the_model_gives(model, paths):
-    rows = list(stream_predictions(partial(predict_paths, model), paths, batch=7))
+    rows = list(stream_predictions(partial(predict_paths, model), paths, batch_size=7))
     assert [row.path for row in rows] == paths
     assert np.allclose([row.probabilities for row in rows], model.predict_proba(paths), atol=1e-6)
 
@@ -39,7 +39,7 @@ def test_images_that_do_not_fit_together_are_predicted_in_portions(model, paths,
         sizes.append(len(images))
         return real(images)
 
-    monkeypatch.setattr(streaming, "_HELD_BYTES", 3 * 16 * 16)
+    monkeypatch.setattr(stream, "_MAX_WAITING_BYTES", 3 * 16 * 16)
     monkeypatch.setattr(type(model), "predict_proba", lambda _, images: watched(images))
     portions = predict_paths(model, paths)
     assert sum(sizes) == 20
@@ -56,23 +56,23 @@ def test_bad_files_keep_their_place(model, paths, tmp_path):
 
 @pytest.mark.thorough
 def test_a_million_paths_in_constant_memory():
-    n_paths, n_taken, n_given, furthest = 1_000_000, 0, 0, 0
+    n_paths, n_taken, n_yielded, furthest = 1_000_000, 0, 0, 0
     row = FilePrediction("a.png", None, "not tried")
 
     def paths():
         nonlocal n_taken, furthest
         for _ in range(n_paths):
             n_taken += 1
-            furthest = max(furthest, n_taken - n_given)
+            furthest = max(furthest, n_taken - n_yielded)
             yield "a.png"
 
     tracemalloc.start()
     for _ in stream_predictions(lambda batch: [row] * len(batch), paths()):
-        n_given += 1
+        n_yielded += 1
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert n_given == n_paths
-    assert furthest == streaming.BATCH
+    assert n_yielded == n_paths
+    assert furthest == stream.BATCH_SIZE
     assert peak < 200_000
 
 
@@ -92,8 +92,8 @@ def test_folders_are_walked_without_collecting_them(monkeypatch):
                 taken.append(1)
                 yield entry
 
-    monkeypatch.setattr(streaming.os, "scandir", lambda _: Endless())
-    monkeypatch.setattr(streaming.os.path, "isdir", lambda _: True)
+    monkeypatch.setattr(stream.os, "scandir", lambda _: Endless())
+    monkeypatch.setattr(stream.os.path, "isdir", lambda _: True)
     found = find_images(["folder"], print)
     assert [next(found) for _ in range(5)] == ["folder/a.png"] * 5
     assert len(taken) == 5
@@ -131,8 +131,8 @@ def test_batches_come_in_order_and_others_wait_for_a_slow_one(monkeypatch):
         yield first, function(first)
         yield from ((batch, function(batch)) for batch in batches)
 
-    monkeypatch.setattr(streaming, "as_completed", shuffled)
-    monkeypatch.setattr(streaming, "_MOST_AHEAD", 3)
+    monkeypatch.setattr(stream, "as_completed", shuffled)
+    monkeypatch.setattr(stream, "_MAX_AHEAD", 3)
     paths = [str(number) for number in range(10)]
-    rows = stream_predictions(lambda batch: [FilePrediction(path, None, "") for path in batch], paths, batch=2)
+    rows = stream_predictions(lambda batch: [FilePrediction(path, None, "") for path in batch], paths, batch_size=2)
     assert [row.path for row in rows] == paths

@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from lmfcn.data.collection import ImageCollection
-from lmfcn.explain.audit import Audited, audit
+from lmfcn.explain.audit import NamedAudit, audit
 from lmfcn.explain.explanation import explain
 from lmfcn.report import audit_report_writer, explanation_report_writer
 from lmfcn.report.overlay import Explained, color_limit, overlay
@@ -51,9 +51,9 @@ def page(tmp_path_factory):
 
 def test_the_page_shows_the_sum(page):
     text, found = page
-    for value in (found.value, found.rest, found.intercept, sum(entry.weight for entry in found.for_it)):
+    for value in (found.value, found.rest, found.intercept, sum(entry.weight for entry in found.supporting)):
         assert f"<td>{value:+.4f}</td>" in text
-    for entry in found.for_it + found.against_it:
+    for entry in found.supporting + found.opposing:
         assert f"<strong>{entry.weight:+.3f}</strong> {entry.label}" in text
         assert entry.name.split("/")[1] in text
     assert text.count('<div class="none">no picture</div>') >= 2
@@ -70,7 +70,7 @@ def check_page(text):
 
 def test_the_page_is_self_contained_and_accessible(page):
     check_page(page[0])
-    assert page[0].count("<img ") == 4 + len(page[1].for_it) + len(page[1].against_it)
+    assert page[0].count("<img ") == 4 + len(page[1].supporting) + len(page[1].opposing)
 
 
 def test_the_page_of_an_audit(tmp_path, random):
@@ -79,7 +79,7 @@ def test_the_page_of_an_audit(tmp_path, random):
     latents[20] = latents[19]
     labels = ["a & o"] * 12 + ["b"] * 11 + ["a & o"]
     names = [f"<dir>/{i}.png" for i in range(24)]
-    audited = Audited(audit(latents, labels), names, "By hand.")
+    audited = NamedAudit(audit(latents, labels), names, "By hand.")
     audit_report_writer()(audited, ImageCollection(images, labels), "lmfcn audit cloth", tmp_path / "audit.html")
     text = (tmp_path / "audit.html").read_text()
     check_page(text)
@@ -95,7 +95,7 @@ def test_the_page_of_an_audit_without_findings(tmp_path, random):
     latents = np.concatenate([random.normal(0, 1, (12, 2)), random.normal(9, 1, (12, 2))])
     labels = ["a"] * 12 + ["b"] * 12
     collection = ImageCollection(np.zeros((24, 8, 8), dtype=np.uint8), labels)
-    audited = Audited(audit(latents, labels), collection.paths, "By hand.")
+    audited = NamedAudit(audit(latents, labels), collection.paths, "By hand.")
     audit_report_writer()(audited, collection, "lmfcn audit", tmp_path / "audit.html")
     text = (tmp_path / "audit.html").read_text()
     assert "None of the 24 training images looks like another class" in text

@@ -38,7 +38,7 @@ def test_reasons_sum_to_the_decision_value_and_show_pictures(client, fitted):
     weights = [image["weight"] for image in reasons["in_favour"] + reasons["against"]]
     assert sum(weights) + reasons["rest"] + reasons["intercept"] == pytest.approx(reasons["value"], abs=1e-9)
     assert reasons["value"] == pytest.approx(expected.value, abs=1e-6)
-    assert [image["name"] for image in reasons["in_favour"]] == [image.name for image in expected.for_it]
+    assert [image["name"] for image in reasons["in_favour"]] == [image.name for image in expected.supporting]
     assert reasons["place"] == pytest.approx(expected.place, abs=1e-5)
     assert [near["image"] for near in reasons["neighbours"]] == fitted.gallery.nearest(expected.latent, 6).tolist()
     assert opened(reasons["map"]).size == (256, 256)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tifffile
 
-from lmfcn.data.framing import Frame
+from lmfcn.data.framing import Preprocessing
 from lmfcn.data.image_files import ImageError
 from lmfcn.data.image_form import ImageForm
 from lmfcn.serve.app import make_app

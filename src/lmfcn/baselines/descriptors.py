@@ -18,7 +18,7 @@ from lmfcn.compute.parallel import as_completed, workers_of
 from lmfcn.compute.resources import WithThreads
 from lmfcn.data.arrays import RandomState
 from lmfcn.data.framing import to_color
-from lmfcn.data.image_form import LoadedImages, form_of
+from lmfcn.data.image_form import LoadedImages, pixel_format_of
 from lmfcn.data.training_data import TrainingData
 from lmfcn.util.checks import check_choice, check_jobs
 from lmfcn.util.packages import needs
@@ -176,7 +176,7 @@ class DescriptorSVC(FeatureSVC):
         self._descriptor = self.descriptor
 
     def _describe(self, images: LoadedImages) -> Tensor:
-        channels, pixels = form_of(images)
+        channels, pixels = pixel_format_of(images)
         sizes = [images.shape[1:3]] if isinstance(images, np.ndarray) else images.sizes()
         name = self._descriptor
         check_descriptor_images(name, channels, pixels, int(np.min(sizes)))

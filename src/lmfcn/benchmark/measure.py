@@ -341,7 +341,7 @@ def runnable_methods(
     methods: Sequence[str], images: ImageCollection, changes: Changes = CHANGES
 ) -> tuple[list[str], dict[str, str]]:
     """Return the methods that can run on these images, and the reasons why the others cannot."""
-    channels, pixels = images.form()
+    channels, pixels = images.pixel_format()
     smallest_side, left_out = int(images.sizes().min()), _unusable_methods(methods, images, changes)
     for method in (name for name in methods if name not in left_out):
         estimator = METHODS[method]().set_params(**changes.get(method, {}))

@@ -15,7 +15,7 @@ from torch import Tensor
 from lmfcn.benchmark.tasks import SplitData, Subset
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.collection import ImageCollection
-from lmfcn.data.framing import small_picture
+from lmfcn.data.framing import thumbnail_image
 from lmfcn.util.tensor_files import read_tensors, write_tensors
 
 N_HARDEST, N_NEAREST = 12, 3
@@ -151,7 +151,7 @@ def _picture(fitted: LMFCNClassifier, subset: Subset, index: int) -> LabelledPic
         name = "/".join([*(folder for folder in folders if folder != str(subset.labels[index])), file])
     image = np.asarray(images[index])
     number = int(class_numbers(fitted, Subset(images, subset.labels[[index]]))[0])
-    return LabelledPicture(np.array(small_picture(image if image.ndim == 3 else image[..., None])), name, number)
+    return LabelledPicture(np.array(thumbnail_image(image if image.ndim == 3 else image[..., None])), name, number)
 
 
 def _squared_distances(point: np.ndarray, others: np.ndarray) -> np.ndarray:

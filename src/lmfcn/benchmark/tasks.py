@@ -13,7 +13,7 @@ from lmfcn.data.collection import ImageCollection
 from lmfcn.data.datasets import make_gaussians
 from lmfcn.data.framing import Color
 from lmfcn.data.image_files import CollectionError
-from lmfcn.data.leaks import Inspection, describe_groups, find_duplicates, groups_across
+from lmfcn.data.leaks import Inspection, describe_groups, duplicates_across, find_duplicates
 from lmfcn.data.sources import open_collection
 from lmfcn.data.splits import Split, split
 from lmfcn.data.training_data import fingerprint
@@ -247,12 +247,12 @@ def inspect_images(images: ImageCollection, seeds: Sequence[int], *, verbose: bo
         Show a progress bar.
     """
     splits = [split_indices(images, seed) for seed in seeds]
-    images.form()
+    images.pixel_format()
     height, width = images.sizes().min(axis=0).tolist()
     check_smallest_side(height, width)
     duplicates = find_duplicates(images, verbose=verbose)
     if duplicates.unreadable:
         raise CollectionError(duplicates.unreadable)
-    n_leaks = [len(groups_across(duplicates, indices, len(images)).all_groups) for indices in splits]
-    size = None if images.frame.size is None else images.frame.size[0]
+    n_leaks = [len(duplicates_across(duplicates, indices, len(images)).all_groups) for indices in splits]
+    size = None if images.preprocessing.size is None else images.preprocessing.size[0]
     return DataSummary(images.summary(), size, describe_groups(images, duplicates), n_leaks)

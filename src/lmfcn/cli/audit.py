@@ -13,7 +13,7 @@ from lmfcn.cli.options import Color, Data, Device, Quiet, Size
 
 if TYPE_CHECKING:
     from lmfcn.data.collection import ImageCollection
-    from lmfcn.explain.audit import Audited
+    from lmfcn.explain.audit import NamedAudit
 
 _SHOWN = 10
 
@@ -41,7 +41,7 @@ def audit(
     The exit code is 0 whatever is found.
     """
     from lmfcn.compute.resources import reuse_freed_memory
-    from lmfcn.explain.audit import Audited, latents_for_audit, write_audit_table
+    from lmfcn.explain.audit import NamedAudit, latents_for_audit, write_audit_table
     from lmfcn.explain.audit import audit as audit_latents
     from lmfcn.report import audit_report_writer
     from lmfcn.util.files import create_folder
@@ -54,7 +54,7 @@ def audit(
         with CommandConsole(quiet or model is None).show_status(f"Encoding {format_count(len(images), 'image')}"):
             latents, origin = latents_for_audit(images, model, seed, device, quick=quick, verbose=not quiet)
         found = audit_latents(latents, images.labels, images.groups, verbose=not quiet)
-    audited = Audited(found, images.paths, origin)
+    audited = NamedAudit(found, images.paths, origin)
     write_audit_table(audited, output / "audit.csv")
     _print_result(audited)
     typer.echo(f"Table: {output / 'audit.csv'}")
@@ -79,15 +79,16 @@ def _open_images(data: Path, size: int | None, color: str, *, has_model: bool) -
     return images if size is None else images.resized(size)
 
 
-def _print_result(audited: "Audited") -> None:
-    from lmfcn.explain.audit import doubts
+def _print_result(audited: "NamedAudit") -> None:
+    from lmfcn.explain.audit import describe_issues, group_noun
 
     found = audited.found
     suspects = found.suspects.tolist()
-    counts = format_count(len(suspects), "doubtful label"), format_count(len(found.twins), "near-identical pair")
-    typer.echo(f"{format_count(len(found), 'image')}, {', '.join(counts)}")
+    groups = format_count(len(found.near_identical), f"near-identical {group_noun(found.near_identical)}")
+    typer.echo(f"{format_count(len(found), 'image')}, {format_count(len(suspects), 'doubtful label')}, {groups}")
     for rank, position in enumerate(suspects[:_SHOWN], start=1):
         label = found.classes[found.numbers[position]]
-        typer.echo(f"{rank:3d}. {audited.names[position]}, labelled {label}: {'; '.join(doubts(audited, position))}")
+        issues = "; ".join(describe_issues(audited, position))
+        typer.echo(f"{rank:3d}. {audited.names[position]}, labelled {label}: {issues}")
     if len(suspects) > _SHOWN:
         typer.echo(f"     ... and {len(suspects) - _SHOWN} more")

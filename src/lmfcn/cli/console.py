@@ -157,7 +157,7 @@ def print_calibration(console: CommandConsole, evaluation: "Evaluation") -> None
     )
     for row in evaluation.coverage:
         console.print_result(
-            f"Prediction sets that aim at {row.promised:g} held the true class of {row.found:.3f} of the images,"
+            f"Prediction sets that aim at {row.target:g} held the true class of {row.found:.3f} of the images,"
             f" with {row.mean_size:.2f} classes in a set"
         )
 

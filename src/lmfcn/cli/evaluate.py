@@ -78,7 +78,7 @@ def _open_part(
 
     images, name = select_part(open_collection(data, group_column=groups), part)
     class_numbers_of(loaded, images.labels)  # refuses unknown labels before images are read
-    return images.framed_for_model(loaded.form.frame), name
+    return images.preprocessed_for_model(loaded.form.preprocessing), name
 
 
 def _known_sentence(n_known: int, n_images: int) -> str:

@@ -127,8 +127,8 @@ def _print_result(entry: "Explained") -> None:
     lines = [f"{entry.name}: {found.label}", f"  probabilities: {probabilities}"]
     if found.prediction_set is not None:
         lines.append(f"  cannot be ruled out (90 %): {', '.join(found.prediction_set)}")
-    lines += [f"  for {found.explained}:", *map(_weight_line, found.for_it)]
-    lines += [f"  against {found.explained}:", *map(_weight_line, found.against_it)]
+    lines += [f"  for {found.explained}:", *map(_weight_line, found.supporting)]
+    lines += [f"  against {found.explained}:", *map(_weight_line, found.opposing)]
     lines += _sum_lines(found)
     typer.echo("\n".join(lines))
 

@@ -16,7 +16,7 @@ def info(
     loaded, console = load(model, "cpu"), CommandConsole(as_json=as_json)
     n_bytes = model.stat().st_size
     information = describe_model(loaded)
-    images = describe_images(loaded.form.channels, loaded.form.pixels, loaded.form.frame)
+    images = describe_images(loaded.form.channels, loaded.form.pixels, loaded.form.preprocessing)
     lines = {
         "file": f"{model}, {n_bytes / 1e6:.2f} MB",
         "classes": ", ".join(str(label) for label in information["classes"]),

@@ -53,7 +53,7 @@ def _print_result(console: CommandConsole, found: "Inspection") -> None:
         console.print_result(f"split: {_most_common(found.split)}")
     _print_list(console, "cannot be read", [str(error) for error in found.unreadable])
     _print_list(console, "groups of duplicates", found.duplicates, _SHOWN_GROUPS)
-    for doubt in found.doubts:
+    for doubt in found.warnings:
         console.print_result(f"Note: {doubt}", style="yellow")
     for problem in found.problems:
         console.print_result(f"Problem: {problem}", style="red")
@@ -62,10 +62,12 @@ def _print_result(console: CommandConsole, found: "Inspection") -> None:
 
 def _json_values(found: "Inspection") -> dict[str, Any]:
     counts = ("n_images", "classes", "sizes", "forms", "formats", "groups_per_class", "split")
-    texts = ("duplicates", "doubts", "problems")
     return {
         "fit_for_training": found.fit_for_training,
-        **{name: getattr(found, name) for name in (*counts, *texts)},
+        **{name: getattr(found, name) for name in counts},
+        "duplicates": found.duplicates,
+        "doubts": found.warnings,
+        "problems": found.problems,
         "unreadable": [str(error) for error in found.unreadable],
     }
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lmfcn.model import TextureModel
     from lmfcn.predict.journal import Journal
     from lmfcn.predict.stream import FilePrediction
-    from lmfcn.predict.writers import Place
+    from lmfcn.predict.writers import PredictionWriter
 
 _SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet", ".pq": "parquet"}
 
@@ -72,7 +72,15 @@ def predict(
     """
     from lmfcn.compute.resources import check_device
     from lmfcn.model_file import load
-    from lmfcn.predict.writers import FORMATS, Judge, Printed, RowWriter, file_writer, is_complete, write_file
+    from lmfcn.predict.writers import (
+        FORMATS,
+        ConsoleWriter,
+        PredictionRule,
+        RowFormatter,
+        is_complete,
+        make_file_writer,
+        write_file,
+    )
     from lmfcn.util.checks import check_choice
     from lmfcn.util.files import check_writable
 
@@ -90,12 +98,12 @@ def predict(
     if jobs is None and scheduler is None:
         check_device(device)  # worker processes check it themselves
     loaded = load(model, "cpu")
-    judge = Judge(loaded, coverage, reject)
+    rule = PredictionRule(loaded, coverage, reject)
     run = _Run(loaded, paths, jobs, scheduler, device, visible=_can_show_progress(output) and not quiet)
     if output is None:
-        counts = run.fill(Printed(RowWriter(judge, chosen, proba=proba)))
+        counts = run.fill(ConsoleWriter(RowFormatter(rule, chosen, proba=proba)))
     else:
-        writer = file_writer(judge, chosen, proba=proba)
+        writer = make_file_writer(rule, chosen, proba=proba)
         with _journal(output, model, paths, console, resume=resume) as journal:
             counts = run.fill(journal)
             write_file(output, journal, writer)
@@ -147,34 +155,34 @@ class _Run:
     device: str
     visible: bool
 
-    def fill(self, place: "Place") -> _Counts:
+    def fill(self, writer: "PredictionWriter") -> _Counts:
         """Give all predictions to a writer, print the errors, and return the counts of both."""
         from lmfcn.util.progress import count_progress
 
-        counts = _Counts(place.n_before)
+        counts = _Counts(writer.n_before)
 
         def pass_over(folder: str, reason: str) -> None:
             typer.echo(f"{folder}: {reason}", err=True)
             counts.folders += 1
 
         with count_progress("Predicting", visible=self.visible) as advance:
-            for row in self._rows(place, pass_over):
+            for row in self._rows(writer, pass_over):
                 if row.probabilities is None:
                     typer.echo(f"{row.path}: {row.error}", err=True)
                     counts.bad += 1
                 else:
-                    place.add(row.path, row.probabilities)
+                    writer.add(row.path, row.probabilities)
                     counts.good += 1
                 advance()
         counts.check()
         return counts
 
-    def _rows(self, place: "Place", pass_over: Callable[[str, str], None]) -> "Iterator[FilePrediction]":
+    def _rows(self, writer: "PredictionWriter", pass_over: Callable[[str, str], None]) -> "Iterator[FilePrediction]":
         from lmfcn.compute.resources import WithThreads
         from lmfcn.predict.stream import FilePredictor, find_images, stream_predictions
 
         predict = FilePredictor(self.model, os.getcwd(), self.device)
-        paths = (path for path in find_images(_read_paths(self.paths), pass_over) if path not in place)
+        paths = (path for path in find_images(_read_paths(self.paths), pass_over) if path not in writer)
         if self.jobs is None and self.scheduler is None:
             return stream_predictions(predict, paths)
         # One thread each: then results do not depend on the number of workers or on their cores.
@@ -200,11 +208,11 @@ def _journal(
 
 
 def _read_paths(paths: list[str]) -> Iterator[str]:
-    from lmfcn.predict.writers import keep_odd_names
+    from lmfcn.predict.writers import allow_any_file_names
 
     for path in paths:
         if path == "-":
-            keep_odd_names(sys.stdin)
+            allow_any_file_names(sys.stdin)
             yield from (line.rstrip("\r\n") for line in sys.stdin if line.strip())
         else:
             yield path

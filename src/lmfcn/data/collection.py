@@ -1,4 +1,4 @@
-"""Many images, decoded when they are needed: the X of `fit` and `predict` for people who have files."""
+"""Collections of image files, decoded when needed: the X of `fit` and `predict`."""
 
 import copy
 import warnings
@@ -12,17 +12,17 @@ import numpy as np
 from lmfcn.data.arrays import RandomState, as_generator, check_images, vote_by_source
 from lmfcn.data.framing import (
     Color,
-    Frame,
+    Preprocessing,
     Size,
     as_pair,
-    complete_frame,
+    complete_preprocessing,
     describe_channels,
-    describe_form,
-    describe_frame,
+    describe_image,
+    describe_preprocessing,
     tile_boxes,
 )
 from lmfcn.data.image_files import CollectionError, ImageError, ImageInfo, describe_errors
-from lmfcn.data.image_store import CACHE_BYTES, ImageStore, in_parallel
+from lmfcn.data.image_store import CACHE_BYTES, ImageStore, map_in_threads
 from lmfcn.util.progress import item_progress
 
 if TYPE_CHECKING:
@@ -39,13 +39,13 @@ class ImageCollection:
     images : sequence of paths, or array (n, height, width[, channels])
     labels : array-like (n,), optional
     groups : array-like (n,), optional
-        Images that belong together (one patient, one slide, one source image): never on two sides of a split.
+        Images of one group (one patient, one slide, one source image) are never separated by a split.
     split : array-like (n,) of str, optional
-        A given division, such as "train", "val" and "test".
+        A given split, with part names such as "train", "val" and "test".
     color : {"keep", "grey", "rgb"}, default="keep"
-        What to turn images into; needed only where grey and colour images are mixed.
+        Colour that images are converted to; needed only if grey and colour images are mixed.
     cache_bytes : int
-        Memory for decoded images; what does not fit is decoded again when it is needed.
+        Memory for decoded images; images that do not fit are decoded again when needed.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class ImageCollection:
         source = check_images(images) if isinstance(images, np.ndarray) else [str(path) for path in images]
         if len(source) == 0:
             raise ValueError("A collection needs at least one image, got none.")
-        self._store = ImageStore(source, Frame(color), cache_bytes)
+        self._store = ImageStore(source, Preprocessing(color), cache_bytes)
         self._sources = np.arange(len(source))
         self._boxes: np.ndarray | None = None
         self.labels = _check_length("labels", labels, len(source))
@@ -90,7 +90,7 @@ class ImageCollection:
 
     @property
     def shape(self) -> tuple[int]:
-        """The number of images; scikit-learn asks for it before it divides a collection."""
+        """The number of images as a tuple, which scikit-learn needs to split a collection."""
         return (len(self),)
 
     def __repr__(self) -> str:
@@ -101,9 +101,9 @@ class ImageCollection:
         return (self._image(position) for position in range(len(self)))
 
     def __getitem__(self, key: Any) -> Any:
-        """Return one image for a number, a smaller collection for anything else."""
+        """Return one image for an integer, a smaller collection for any other index."""
         if isinstance(key, tuple) and len(key) == 2 and key[1] is Ellipsis:
-            key = key[0]  # scikit-learn asks so
+            key = key[0]  # the form in which scikit-learn indexes
         if isinstance(key, int | np.integer):
             if not -len(self) <= key < len(self):
                 raise IndexError(f"image {key} of a collection of {len(self)}")
@@ -112,18 +112,18 @@ class ImageCollection:
 
     @property
     def paths(self) -> list[str]:
-        """The file (or number in an array) that each image comes from."""
+        """The path (or the number in an array) of the source image of each image."""
         return [self._store.name(source) for source in self._sources.tolist()]
 
     def file_of(self, position: int) -> str | None:
-        """Return the path of the whole file that an image is, or None if it is a part of one or of an array."""
+        """Return the path of the file of an image, or None for tiles, crops and images of an array."""
         whole = self._boxes is None and not isinstance(self._store.source, np.ndarray)
         return self._store.name(int(self._sources[position])) if whole else None
 
     @property
-    def frame(self) -> Frame:
-        """Colour and size that every image is brought to."""
-        return self._store.frame
+    def preprocessing(self) -> Preprocessing:
+        """Colour and size that every image is converted to."""
+        return self._store.preprocessing
 
     @property
     def is_whole(self) -> bool:
@@ -136,8 +136,8 @@ class ImageCollection:
         return self._sources
 
     def summary(self) -> "Inspection":
-        """Return counts of classes, sizes, channels, groups and problems, from the headers of the files alone."""
-        from lmfcn.data.leaks import inspect  # which builds on this module
+        """Return counts of classes, sizes, channels and groups, and problems, from the file headers alone."""
+        from lmfcn.data.leaks import inspect  # imports this module
 
         return inspect(self, pixels=False)
 
@@ -156,69 +156,71 @@ class ImageCollection:
     def part(self, name: str) -> "ImageCollection":
         """Return the images of one part of the given split, such as "train"."""
         if self.split is None:
-            raise ValueError("The collection has no given split; divide it with lmfcn.data.splits.")
+            raise ValueError("The collection has no given split; split it with lmfcn.data.splits.")
         if name not in self.split:
             raise ValueError(f"The split has the parts {sorted(set(self.split.tolist()))}, not {name!r}.")
         return self.subset(self.split == name)
 
     def resized(self, size: Size) -> "ImageCollection":
         """Return the collection with every image scaled to `size` (a side, or height and width)."""
-        return self.framed(replace(self.frame, fit="resize", size=as_pair(size)))
+        return self.preprocessed(replace(self.preprocessing, fit="resize", size=as_pair(size)))
 
-    def framed(self, frame: Frame) -> "ImageCollection":
-        """Return the collection with every image brought to the colour and size of `frame`."""
+    def preprocessed(self, preprocessing: Preprocessing) -> "ImageCollection":
+        """Return the collection with every image converted to the colour and size of `preprocessing`."""
         if not self.is_whole:
-            raise ValueError("Tiles and random crops have their final size already; resize the images before.")
-        return self._with_frame(frame)
+            raise ValueError("Tiles and random crops cannot be resized; resize the images before you cut them.")
+        return self._with_preprocessing(preprocessing)
 
-    def framed_for_model(self, frame: Frame) -> "ImageCollection":
-        """Return the collection with what its own frame leaves open taken from the frame of a model.
+    def preprocessed_for_model(self, preprocessing: Preprocessing) -> "ImageCollection":
+        """Return the collection with its preprocessing completed by that of a model.
 
-        Frames that ask for different colours or sizes are refused. Tiles and random crops cannot be resized any more:
-        they must have the size that the model was trained with, or be cut from images that were brought to it.
+        Different colours or sizes are refused. Tiles and random crops cannot be resized: they must have the size of the
+        model's training images, or be cut from images that were resized or cropped to it.
         """
-        completed = complete_frame(self.frame, frame)
+        completed = complete_preprocessing(self.preprocessing, preprocessing)
         if not self.is_whole:
-            self._check_cut_size(frame)
-            completed = replace(self.frame, color=completed.color)
-        return self if completed == self.frame else self._with_frame(completed)
+            self._check_tile_size(preprocessing)
+            completed = replace(self.preprocessing, color=completed.color)
+        return self if completed == self.preprocessing else self._with_preprocessing(completed)
 
     def cropped(self, size: Size, random_state: RandomState | Literal["centre"] = "centre") -> "ImageCollection":
-        """Return the collection with `size` cut out of every image: the middle, or a place drawn once."""
+        """Return the collection with `size` cut out of every image: the middle, or a random box drawn once."""
         if isinstance(random_state, str):
-            return self.framed(replace(self.frame, fit="crop", size=as_pair(size)))
+            return self.preprocessed(replace(self.preprocessing, fit="crop", size=as_pair(size)))
         random, (height, width) = as_generator(random_state), as_pair(size)
         boxes = []
-        for position, (tall, wide) in enumerate(self.sizes()):
-            if tall < height or wide < width:
+        for position, (image_height, image_width) in enumerate(self.sizes()):
+            if image_height < height or image_width < width:
                 raise ImageError(
-                    self.paths[position], f"is {tall}x{wide} pixels, too small to cut out {height}x{width}"
+                    self.paths[position],
+                    f"is {image_height}x{image_width} pixels, too small to cut out {height}x{width}",
                 )
-            boxes.append((random.integers(tall - height + 1), random.integers(wide - width + 1), height, width))
+            top, left = random.integers(image_height - height + 1), random.integers(image_width - width + 1)
+            boxes.append((top, left, height, width))
         return self._with_boxes(np.arange(len(self)), np.array(boxes))
 
     def tiled(self, size: Size, stride: Size | None = None) -> "ImageCollection":
-        """Return the collection of all tiles of all images, side by side or `stride` pixels apart.
+        """Return the collection of all tiles of all images, adjacent or `stride` pixels apart.
 
-        Tiles inherit the label, and their source image is their group unless the images have groups already.
-        `vote` brings predictions for tiles back to images.
+        Tiles inherit the label. Their group is that of their image, or the image itself if there are no groups. `vote`
+        combines predictions for tiles into predictions for images.
         """
         size, stride = as_pair(size), as_pair(size if stride is None else stride)
-        owners: list[int] = []
+        positions: list[int] = []
         boxes: list[tuple[int, int, int, int]] = []
         for position, (height, width) in enumerate(self.sizes()):
             tiles = tile_boxes(height, width, size, stride)
             if not tiles:
                 raise ImageError(self.paths[position], f"is {height}x{width} pixels, too small for tiles of {size}")
-            owners += [position] * len(tiles)
+            positions += [position] * len(tiles)
             boxes += tiles
-        tiled = self._with_boxes(np.array(owners), np.array(boxes))
+        tiled = self._with_boxes(np.array(positions), np.array(boxes))
         if self.groups is None:
             tiled.groups = tiled._sources
         return tiled
 
     def vote(self, values: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Bring values of tiles back to their images: means of numbers, the most frequent of labels.
+        """Combine values of tiles into one value per image: the mean of numbers, the most frequent of labels.
 
         Returns
         -------
@@ -239,24 +241,24 @@ class ImageCollection:
         verbose : bool
             Show a progress bar.
         """
-        results = self._in_all(self._shape_of, verbose=verbose)
+        results = self._map_images(self._shape_of, verbose=verbose)
         errors = {position: result for position, result in enumerate(results) if isinstance(result, ImageError)}
         if not errors:
             return self
         if on_error == "raise" or len(errors) == len(self):
             raise CollectionError(list(errors.values()))
         warnings.warn(f"Left out: {describe_errors(list(errors.values()))}", UserWarning, stacklevel=2)
-        sound = self.subset(np.delete(np.arange(len(self)), list(errors)))
-        sound.left_out = [*self.left_out, *errors.values()]
-        return sound
+        readable = self.subset(np.delete(np.arange(len(self)), list(errors)))
+        readable.left_out = [*self.left_out, *errors.values()]
+        return readable
 
     def to_array(self, *, verbose: bool = False) -> np.ndarray:
         """Return all images as one array (n, height, width, channels); they must agree in size and channels."""
-        images = _all_sound(self._in_all(self._image, verbose=verbose))
+        images = _raise_errors(self._map_images(self._image, verbose=verbose))
         return self._stack(images, np.arange(len(self)))
 
     def batch(self, positions: np.ndarray) -> np.ndarray:
-        """Return some images of equal size as one array; `size_numbers` tells which have equal size."""
+        """Return some images of equal size as one array; images with equal `size_numbers` have equal size."""
         return self._stack([self._image(int(position)) for position in positions], positions)
 
     @property
@@ -266,41 +268,41 @@ class ImageCollection:
             self._size_numbers = np.unique(self.sizes(), axis=0, return_inverse=True)[1].reshape(-1)
         return self._size_numbers
 
-    def form(self) -> tuple[int, str]:
-        """Return channels and kind of pixels, from the headers of all files; they must agree."""
+    def pixel_format(self) -> tuple[int, str]:
+        """Return channels and kind of pixels from the file headers; all images must agree."""
         sources = np.unique(self._sources).tolist()
-        forms = _all_sound(in_parallel(self._store.form, sources))
-        for source, form in zip(sources, forms, strict=True):
-            if form != forms[0]:
-                names = [
-                    f"{self._store.name(i)} has {describe_channels(*form)}"
-                    for i, form in ((sources[0], forms[0]), (source, form))
-                ]
-                raise ValueError(f"{' but '.join(names)}; use color='grey' or 'rgb', or files of one kind.")
-        return forms[0]
+        formats = _raise_errors(map_in_threads(self._store.pixel_format, sources))
+        for source, found in zip(sources, formats, strict=True):
+            if found != formats[0]:
+                raise ValueError(
+                    f"{self._store.name(sources[0])} has {describe_channels(*formats[0])}"
+                    f" but {self._store.name(source)} has {describe_channels(*found)};"
+                    " use color='grey' or 'rgb', or files of one kind."
+                )
+        return formats[0]
 
     def fits_in_memory(self) -> bool:
-        """Tell whether all images have one size and fit into the cache together; they must agree in channels."""
-        heights_widths, (channels, _) = self.sizes(), self.form()
-        n_values = int(heights_widths.prod(axis=1).sum()) * channels
+        """Return whether all images have one size and fit into the cache together."""
+        sizes, (channels, _) = self.sizes(), self.pixel_format()
+        n_values = int(sizes.prod(axis=1).sum()) * channels
         n_bytes = n_values * self._store.value_bytes(int(self._sources[0]))
-        return n_bytes <= self._store.cache_bytes and len(np.unique(heights_widths, axis=0)) == 1
+        return n_bytes <= self._store.cache_bytes and len(np.unique(sizes, axis=0)) == 1
 
     def info(self, position: int) -> ImageInfo:
-        """Return what the header of the file of an image says."""
+        """Return the information in the file header of an image."""
         return self._store.info(int(self._sources[position]))
 
     def sizes(self) -> np.ndarray:
         """Return height and width (n, 2) of every image, from the headers of the files."""
         if self._boxes is not None:
             return self._boxes[:, 2:]
-        return np.array(_all_sound(in_parallel(self._store.size, self._sources.tolist())))
+        return np.array(_raise_errors(map_in_threads(self._store.size, self._sources.tolist())))
 
-    def _in_all(self, function: Callable[[int], Any], *, verbose: bool) -> list[Any]:
-        """Apply a function to all positions in parallel; errors about images are among the results."""
+    def _map_images(self, function: Callable[[int], Any], *, verbose: bool) -> list[Any]:
+        """Apply a function to all positions in parallel; `ImageError`s are among the results."""
         with item_progress("Reading images", len(self), visible=verbose) as advance:
             results = []
-            for result in in_parallel(function, range(len(self))):
+            for result in map_in_threads(function, range(len(self))):
                 results.append(result)
                 advance()
         return results
@@ -320,37 +322,39 @@ class ImageCollection:
             if image.shape != images[0].shape or image.dtype != images[0].dtype:
                 first, this = self.paths[positions[0]], self.paths[position]
                 raise ValueError(
-                    f"{this} is {describe_form(image)}, but {first} is {describe_form(images[0])};"
+                    f"{this} is {describe_image(image)}, but {first} is {describe_image(images[0])};"
                     " use resized or cropped for one size, color='grey' or 'rgb' for one kind of colour."
                 )
         return np.stack(images)
 
-    def _with_frame(self, frame: Frame) -> "ImageCollection":
+    def _with_preprocessing(self, preprocessing: Preprocessing) -> "ImageCollection":
         other = copy.copy(self)
         other._size_numbers = None
-        other._store = ImageStore(self._store.source, frame, self._store.cache_bytes)
+        other._store = ImageStore(self._store.source, preprocessing, self._store.cache_bytes)
         return other
 
-    def _check_cut_size(self, frame: Frame) -> None:
-        """Refuse tiles of images in their original size if they have another size than a model was trained with."""
-        size = tuple(self.sizes()[0].tolist())  # all are cut alike
-        if frame.size is not None and self.frame.size is None and size != frame.size:
+    def _check_tile_size(self, preprocessing: Preprocessing) -> None:
+        """Refuse tiles of unresized images if their size differs from that of the model's training images."""
+        size = tuple(self.sizes()[0].tolist())  # all boxes have one size
+        if preprocessing.size is not None and self.preprocessing.size is None and size != preprocessing.size:
             raise ValueError(
                 f"The collection has tiles or crops of {size[0]}x{size[1]} pixels, but the model was trained on images"
-                f" {describe_frame(frame)}; cut them in that size, or give whole images, which the model resizes or"
-                " crops itself."
+                f" {describe_preprocessing(preprocessing)}; cut them in that size, or give whole images, which the"
+                " model resizes or crops itself."
             )
 
-    def _with_boxes(self, owners: np.ndarray, boxes: np.ndarray) -> "ImageCollection":
+    def _with_boxes(self, positions: np.ndarray, boxes: np.ndarray) -> "ImageCollection":
         if self._boxes is not None:
-            raise ValueError("The collection is cut already; cut the original one.")
-        cut = self.subset(owners)
+            raise ValueError(
+                "The collection holds tiles or crops, which cannot be cut again; cut the original collection."
+            )
+        cut = self.subset(positions)
         cut._boxes = boxes
         return cut
 
 
-def _all_sound(results: Iterable[Any]) -> list[Any]:
-    """Return the results, or report all files that cannot be used at once."""
+def _raise_errors(results: Iterable[Any]) -> list[Any]:
+    """Return the results, or raise one error for all files that cannot be used."""
     results = list(results)
     if errors := [result for result in results if isinstance(result, ImageError)]:
         raise CollectionError(errors)

@@ -1,7 +1,7 @@
-"""Data sets: the published ones of the LMFCN paper, and synthetic striped Gaussians.
+"""Data sets: the published sets of the LMFCN paper, photographed textures, and synthetic striped Gaussians.
 
-Nothing is downloaded: the user gives the path. Each published set knows its classes, its binary task and its groups,
-and names what is missing from an incomplete folder.
+Nothing is downloaded: the user gives the path of a published set. Each set has its classes, binary task and groups, and
+reports what is missing from an incomplete folder.
 """
 
 import re
@@ -18,26 +18,26 @@ import numpy as np
 from lmfcn.data.arrays import RandomState, as_generator
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.framing import as_pair
-from lmfcn.data.sources import IMAGE_ENDINGS
+from lmfcn.data.sources import IMAGE_SUFFIXES
 
 
 @dataclass(frozen=True)
 class PublishedSet:
-    """One published data set.
+    """A published data set: how to recognise its files, classes and groups.
 
     Attributes
     ----------
     title : str
     pattern : str
-        Regular expression for paths below the root; its groups `label` and, if there is one, `group`.
+        Regular expression for paths below the root, with the named groups `label` and optionally `group`.
     classes : mapping
         Label of the full task for each label in a path, in lower case.
     binary : mapping
         Label of the paper's binary task for each label of the full task that takes part in it.
     n_images : mapping
-        Published number of images of each class, where it is known.
+        Published number of images of each class, if known.
     origin : str
-        Where the images come from and under which terms.
+        Source and licence of the images.
     """
 
     title: str
@@ -48,15 +48,15 @@ class PublishedSet:
     origin: str
 
     def load(self, root: str | Path, *, binary: bool = False, only: str | None = None) -> ImageCollection:
-        """Read the set below `root`.
+        """Read the data set from the folder `root`.
 
         Parameters
         ----------
         root : str or Path
         binary : bool, default=False
-            Labels of the binary task; images that have no part in it are left out.
+            Use the labels of the binary task and leave out images of other classes.
         only : str, optional
-            A folder name that must be in the path, such as the magnification "200X" of BreaKHis.
+            Read only paths with this folder name, such as the magnification "200X" of BreaKHis.
         """
         root = Path(root)
         if not root.is_dir():
@@ -72,7 +72,7 @@ class PublishedSet:
         rows = []
         for path in sorted(root.rglob("*")):
             found = re.search(self.pattern, path.relative_to(root.parent).as_posix(), flags=re.IGNORECASE)
-            if path.suffix.lower() not in IMAGE_ENDINGS or found is None:
+            if path.suffix.lower() not in IMAGE_SUFFIXES or found is None:
                 continue
             label = self.classes.get(found["label"].lower())
             if label is not None and path.is_file():
@@ -175,7 +175,7 @@ PUBLISHED = {"stex": STEX, "breakhis": BREAKHIS, "bach": BACH, "crc": CRC}
 def load_photographed_textures(tile: int = 64) -> ImageCollection:
     """Return tiles of brick, grass and gravel, three photographs that come with scikit-image.
 
-    The given split takes the tiles for training, validation and test from separate bands of each photograph.
+    The split takes the tiles for training, validation and test from separate bands of each photograph.
 
     Parameters
     ----------
@@ -218,8 +218,8 @@ def make_gaussians(
     """Draw striped images whose classes differ only in mean and standard deviation of their noise.
 
     The defaults are those of the synthetic set of the LMFCN paper: stripes of one-pixel bands, each image
-    turned by an angle of its own, under Gaussian noise. The stripes are drawn at their angle over the
-    whole image, so there are no empty corners that would tell the angle.
+    rotated by a random angle, mixed with Gaussian noise. The stripes are drawn at their angle over the
+    whole image, so no empty corners reveal the angle.
 
     Parameters
     ----------
@@ -228,16 +228,16 @@ def make_gaussians(
     random_state : None, int or NumPy generator, optional
         The same seed gives the same images.
     channels : int, optional
-        With None the images are grey, of shape (height, width); else (height, width, channels), every
-        channel with noise of its own.
+        With None the images are grey, of shape (height, width); otherwise (height, width, channels), with
+        independent noise in every channel.
     means, stds : sequences of float, default=(128, 125) and (30, 35)
         Mean and standard deviation of the noise in grey levels, one entry per class.
     pattern : sequence of float, default=(0.4, 0.7, 1.0, 0.7)
         Brightness of the bands of one stripe, each a pixel wide, from 0 (black) to 1 (white).
     max_angle : float, default=30
-        Largest turn of the stripes in degrees, either way.
+        Maximum rotation of the stripes in degrees, in both directions.
     noise_weight : float, default=0.25
-        Share of the noise in the image; the stripes have the rest.
+        Weight of the noise in the image; that of the stripes is 1 minus it.
 
     Returns
     -------
@@ -252,20 +252,22 @@ def make_gaussians(
     ((6, 32, 32), dtype('uint8'), [0, 0, 0, 1, 1, 1])
     """
     height, width = as_pair(size)
-    _check(n_per_class, channels, means, stds, pattern, max_angle, noise_weight)
+    _check_arguments(n_per_class, channels, means, stds, pattern, max_angle, noise_weight)
     random = as_generator(random_state)
     labels = random.permutation(np.repeat(np.arange(len(means)), n_per_class))
     images = np.empty((len(labels), height, width, channels or 1), dtype=np.uint8)
     for image, label in zip(images, labels, strict=True):
-        stripes = _stripes(height, width, np.asarray(pattern), max_angle, random)
+        stripes = _draw_stripes(height, width, np.asarray(pattern), max_angle, random)
         noise = random.standard_normal(image.shape, dtype=np.float32) * stds[label] + means[label]
         mixture = (1.0 - noise_weight) * 256.0 * stripes[..., None] + noise_weight * noise
         image[...] = np.clip(mixture, 0, 255)
     return (images[..., 0] if channels is None else images), labels
 
 
-def _stripes(height: int, width: int, pattern: np.ndarray, max_angle: float, random: np.random.Generator) -> np.ndarray:
-    """Brightness (height, width) of stripes at a random angle and offset."""
+def _draw_stripes(
+    height: int, width: int, pattern: np.ndarray, max_angle: float, random: np.random.Generator
+) -> np.ndarray:
+    """Return the brightness (height, width) of stripes at a random angle and offset."""
     angle = np.deg2rad(random.uniform(-max_angle, max_angle))
     offset = random.uniform(0, len(pattern))
     across = np.arange(width) * np.cos(angle) + offset
@@ -274,7 +276,7 @@ def _stripes(height: int, width: int, pattern: np.ndarray, max_angle: float, ran
     return pattern[bands % len(pattern)]
 
 
-def _check(
+def _check_arguments(
     n_per_class: Any,
     channels: Any,
     means: Sequence[float],

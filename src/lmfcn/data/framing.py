@@ -1,4 +1,4 @@
-"""Colour and size of images: what is done between the file and the network, and thumbnails."""
+"""Convert the colour and size of images, cut tiles, and make thumbnails."""
 
 import base64
 import io
@@ -13,18 +13,22 @@ Color = Literal["keep", "grey", "rgb"]
 Fit = Literal["keep", "resize", "crop"]
 Size = int | tuple[int, int]
 
+THUMBNAIL_SIDE = 96
+"""Maximum length in pixels of the longer side of a thumbnail."""
+
+_JPEG_QUALITY = 90
 _GREY_WEIGHTS = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R BT.601, as Pillow uses
 
 
 @dataclass(frozen=True)
-class Frame:
-    """How images are brought to their form.
+class Preprocessing:
+    """Colour and size that images are converted to before they reach the network.
 
     Attributes
     ----------
     color : "keep", "grey" or "rgb"
     fit : "keep", "resize" or "crop"
-        Leave sizes as they are, scale to `size`, or cut `size` out of the middle.
+        Keep the size, scale to `size`, or cut `size` out of the middle.
     size : (height, width) or None
     """
 
@@ -33,52 +37,58 @@ class Frame:
     size: tuple[int, int] | None = None
 
 
-AS_IT_IS = Frame()
-"""Leaves images alone."""
+NO_PREPROCESSING = Preprocessing()
+"""Leaves images unchanged."""
 
 
-def complete_frame(own: Frame, trained: Frame) -> Frame:
-    """Return the frame of a collection with what it leaves open taken from the frame that a model was trained with.
+def preprocess_image(image: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
+    """Convert an image (height, width, channels) to the colour and size of `preprocessing`."""
+    image = to_color(image, preprocessing.color)
+    if preprocessing.fit == "resize" and preprocessing.size is not None:
+        return resize_image(image, preprocessing.size)
+    if preprocessing.fit == "crop" and preprocessing.size is not None:
+        return crop_middle(image, preprocessing.size)
+    return image
 
-    Two frames that ask for different colours or sizes are refused.
+
+def size_after(size: tuple[int, int], preprocessing: Preprocessing) -> tuple[int, int]:
+    """Return the (height, width) that an image of `size` has after preprocessing."""
+    return size if preprocessing.fit == "keep" or preprocessing.size is None else preprocessing.size
+
+
+def complete_preprocessing(own: Preprocessing, trained: Preprocessing) -> Preprocessing:
+    """Complete the preprocessing of a collection by that of the model's training images.
+
+    Different colours or sizes are refused.
 
     Examples
     --------
-    >>> complete_frame(Frame(color="rgb"), Frame("rgb", "resize", (64, 64)))
-    Frame(color='rgb', fit='resize', size=(64, 64))
+    >>> complete_preprocessing(Preprocessing(color="rgb"), Preprocessing("rgb", "resize", (64, 64)))
+    Preprocessing(color='rgb', fit='resize', size=(64, 64))
     """
     color = trained.color if own.color == "keep" else own.color
     sized = trained if own.fit == "keep" else own
     same_size = trained.fit == "keep" or (trained.fit, trained.size) == (sized.fit, sized.size)
     if trained.color not in ("keep", color) or not same_size:
         raise ValueError(
-            f"The collection has images {describe_frame(own)}, but the model was trained on images"
-            f" {describe_frame(trained)}; open the collection without a color or size of its own, and those of the"
-            " model are used."
+            f"The collection has images {describe_preprocessing(own)}, but the model was trained on images"
+            f" {describe_preprocessing(trained)}; open the collection without a color or size of its own, and those of"
+            " the model are used."
         )
-    return Frame(color, sized.fit, sized.size)
+    return Preprocessing(color, sized.fit, sized.size)
 
 
-def describe_frame(frame: Frame) -> str:
-    """Say what is done to images, to follow the word images."""
-    done = [] if frame.color == "keep" else [f"converted to {frame.color}"]
-    if frame.size is not None:
-        done.append(f"{'resized' if frame.fit == 'resize' else 'cropped'} to {frame.size[0]}x{frame.size[1]} pixels")
-    return " and ".join(done) or "as they are"
-
-
-def frame_image(image: np.ndarray, frame: Frame) -> np.ndarray:
-    """Return an image (height, width, channels) in the form that `frame` asks for."""
-    image = to_color(image, frame.color)
-    if frame.fit == "resize" and frame.size is not None:
-        return resize_image(image, frame.size)
-    if frame.fit == "crop" and frame.size is not None:
-        return crop_middle(image, frame.size)
-    return image
+def describe_preprocessing(preprocessing: Preprocessing) -> str:
+    """Describe the preprocessing in words that follow the word "images", such as "converted to grey"."""
+    steps = [] if preprocessing.color == "keep" else [f"converted to {preprocessing.color}"]
+    if preprocessing.size is not None:
+        height, width = preprocessing.size
+        steps.append(f"{'resized' if preprocessing.fit == 'resize' else 'cropped'} to {height}x{width} pixels")
+    return " and ".join(steps) or "as they are"
 
 
 def to_color(image: np.ndarray, color: Color) -> np.ndarray:
-    """Return a grey or RGB version of a grey or RGB image; other numbers of channels are refused."""
+    """Convert an image to grey or RGB; images that are neither grey nor RGB are refused."""
     channels = image.shape[2]
     if color == "keep" or (color, channels) in (("grey", 1), ("rgb", 3)):
         return image
@@ -86,32 +96,30 @@ def to_color(image: np.ndarray, color: Color) -> np.ndarray:
         return np.repeat(image, 3, axis=2)
     if color == "grey" and channels == 3:
         grey = image.astype(np.float32) @ _GREY_WEIGHTS
-        return _to_depth(grey, image.dtype)[..., None]
+        return _convert(grey, image.dtype)[..., None]
     raise ValueError(f"an image with {channels} channels cannot become {color}; use color='keep'")
 
 
 def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Scale to (height, width) with a filter that averages when it shrinks, channel by channel, at full depth."""
+    """Scale an image to (height, width) by antialiased bilinear interpolation; the pixel type stays."""
     if image.shape[:2] == size:
         return image
     if image.dtype == np.uint8 and image.shape[2] in (1, 3):
-        picture = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image)
-        return np.array(picture.resize(size[::-1], Image.Resampling.BILINEAR)).reshape(*size, -1)
+        return np.array(to_pillow(image).resize(size[::-1], Image.Resampling.BILINEAR)).reshape(*size, -1)
     planes = [
         np.asarray(Image.fromarray(plane).resize(size[::-1], Image.Resampling.BILINEAR))
         for plane in np.moveaxis(image.astype(np.float32), 2, 0)
     ]
-    return _to_depth(np.stack(planes, axis=2), image.dtype)
+    return _convert(np.stack(planes, axis=2), image.dtype)
 
 
-def _to_depth(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return values of single precision as `dtype`, rounded if it holds whole numbers."""
-    whole = np.issubdtype(dtype, np.integer)
-    return (np.rint(values) if whole else values).astype(dtype, copy=False)
+def _convert(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Convert single precision values to `dtype`, rounded if it is an integer type."""
+    return (np.rint(values) if np.issubdtype(dtype, np.integer) else values).astype(dtype, copy=False)
 
 
 def crop_middle(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Cut (height, width) out of the middle."""
+    """Cut (height, width) out of the middle of an image."""
     height, width = image.shape[:2]
     if height < size[0] or width < size[1]:
         raise ValueError(f"is {height}x{width} pixels, too small to cut out {size[0]}x{size[1]}")
@@ -122,7 +130,7 @@ def crop_middle(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
 def tile_boxes(
     height: int, width: int, size: tuple[int, int], stride: tuple[int, int]
 ) -> list[tuple[int, int, int, int]]:
-    """Return the boxes (top, left, height, width) of all whole tiles of an image, row by row."""
+    """Return the boxes (top, left, height, width) of all complete tiles of an image, row by row."""
     return [
         (top, left, *size)
         for top in range(0, height - size[0] + 1, stride[0])
@@ -130,45 +138,34 @@ def tile_boxes(
     ]
 
 
-def framed_size(size: tuple[int, int], frame: Frame) -> tuple[int, int]:
-    """Return the (height, width) that an image of `size` has after framing."""
-    return size if frame.fit == "keep" or frame.size is None else frame.size
-
-
 def as_pair(size: Size) -> tuple[int, int]:
-    """Return height and width from a side or a pair."""
+    """Return (height, width) from one side length or a pair."""
     pair: tuple[Any, ...] = tuple(size) if isinstance(size, tuple | list) else (size, size)
     if len(pair) != 2 or not all(isinstance(side, Integral) and int(side) >= 1 for side in pair):
         raise ValueError(f"A size must be a positive number of pixels, or height and width, got {size!r}.")
     return int(pair[0]), int(pair[1])
 
 
-def describe_form(image: np.ndarray) -> str:
-    """Say what an image looks like from outside."""
+def describe_image(image: np.ndarray) -> str:
+    """Describe size, channels and pixel type of an image, such as "20x24 with 3 channels of uint8"."""
     height, width, channels = image.shape
     return f"{height}x{width} with {describe_channels(channels, str(image.dtype))}"
 
 
 def describe_channels(channels: int, pixels: str) -> str:
-    """Say how many channels of which pixels there are."""
+    """Describe channels and pixel type, such as "3 channels of uint8"."""
     return f"{channels} channel{'' if channels == 1 else 's'} of {pixels}"
 
 
-THUMBNAIL = 96
-"""Pixels of the longer side of a thumbnail, at most."""
+def to_uint8(image: np.ndarray) -> np.ndarray:
+    """Convert an image (height, width, channels) to uint8 pixels (height, width, 1 or 3) for display.
 
-_QUALITY = 90
-
-
-def picture_of(image: np.ndarray) -> np.ndarray:
-    """Return an image (height, width, channels) as uint8 pixels (height, width, 1 or 3).
-
-    Floating point pixels count from 0 to 1, or from the smallest to the largest if they go beyond; of other numbers of
-    channels than 1 and 3, the mean is shown.
+    Floating point pixels are scaled from the range 0 to 1, or from their own range if it is larger. Images with another
+    number of channels than 1 or 3 are averaged over their channels.
 
     Examples
     --------
-    >>> picture_of(np.full((1, 1, 5), 65535, dtype=np.uint16)).tolist()
+    >>> to_uint8(np.full((1, 1, 5), 65535, dtype=np.uint16)).tolist()
     [[[255]]]
     """
     shown = image if image.shape[2] in (1, 3) else image.mean(axis=2, keepdims=True)
@@ -180,30 +177,30 @@ def picture_of(image: np.ndarray) -> np.ndarray:
     return np.rint((shown.astype(np.float64) - low) * (255 / (high - low))).astype(np.uint8)
 
 
-def as_pillow(picture: np.ndarray) -> Image.Image:
-    """Return uint8 pixels (height, width, 1 or 3) as a picture of Pillow."""
-    return Image.fromarray(picture[..., 0] if picture.shape[2] == 1 else picture)
+def to_pillow(pixels: np.ndarray) -> Image.Image:
+    """Convert uint8 pixels (height, width, 1 or 3) to a Pillow image."""
+    return Image.fromarray(pixels[..., 0] if pixels.shape[2] == 1 else pixels)
 
 
-def small_picture(image: np.ndarray, side: int = THUMBNAIL) -> Image.Image:
-    """Return an image (height, width, channels) as a picture whose longer side is at most `side` pixels."""
-    small = as_pillow(picture_of(image))
+def thumbnail_image(image: np.ndarray, side: int = THUMBNAIL_SIDE) -> Image.Image:
+    """Return a Pillow image of an array (height, width, channels), its longer side at most `side` pixels."""
+    small = to_pillow(to_uint8(image))
     small.thumbnail((side, side))
     return small
 
 
-def thumbnail(image: np.ndarray, side: int = THUMBNAIL) -> bytes:
-    """Return a small JPEG file of an image (height, width, channels), its longer side at most `side` pixels."""
-    return as_jpeg(small_picture(image, side))
+def make_thumbnail(image: np.ndarray, side: int = THUMBNAIL_SIDE) -> bytes:
+    """Return the JPEG file of a thumbnail of an image (height, width, channels)."""
+    return encode_jpeg(thumbnail_image(image, side))
 
 
-def as_jpeg(picture: Image.Image) -> bytes:
-    """Return a picture as a JPEG file."""
+def encode_jpeg(picture: Image.Image) -> bytes:
+    """Return the JPEG file of a Pillow image."""
     buffer = io.BytesIO()
-    picture.save(buffer, format="JPEG", quality=_QUALITY)
+    picture.save(buffer, format="JPEG", quality=_JPEG_QUALITY)
     return buffer.getvalue()
 
 
-def as_address(file: bytes, kind: str = "jpeg") -> str:
-    """Return a picture file as an address that holds it: data:image/jpeg;base64,..."""
+def to_data_url(file: bytes, kind: str = "jpeg") -> str:
+    """Return an image file as a data URL: data:image/jpeg;base64,..."""
     return f"data:image/{kind};base64,{base64.b64encode(file).decode()}"

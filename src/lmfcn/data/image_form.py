@@ -1,6 +1,6 @@
-"""The form of the images that a model takes: colour, size, pixel type, and how images get there."""
+"""The form of the images that a model takes, and loading images in that form."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,26 +9,75 @@ import numpy as np
 from lmfcn.data.arrays import (
     RowShape,
     check_images,
-    check_like_training,
+    check_pixel_format,
     check_smallest_side,
-    images_of_rows,
     pixel_kind,
+    rows_to_images,
 )
 from lmfcn.data.collection import ImageCollection
-from lmfcn.data.framing import AS_IT_IS, Frame
+from lmfcn.data.framing import NO_PREPROCESSING, Preprocessing
 from lmfcn.data.sources import TABLE_SUFFIXES, open_collection
 
 LoadedImages = np.ndarray | ImageCollection
 
 
+@dataclass(frozen=True)
+class ImageForm:
+    """The form that every image of a model has when it reaches the network.
+
+    Attributes
+    ----------
+    channels : int
+    pixels : "uint8", "uint16" or "float"
+    preprocessing : Preprocessing
+        Colour and size that files are converted to.
+    row_shape : tuple of int, optional
+        Height, width and optionally channels of images that are given as rows of a table.
+    """
+
+    channels: int
+    pixels: str
+    preprocessing: Preprocessing = NO_PREPROCESSING
+    row_shape: RowShape | None = None
+
+    def load(self, X: Any, *, verbose: bool = False) -> LoadedImages:
+        """Return checked images from an array, a collection, or paths.
+
+        Files and collections are preprocessed as this form says. A collection with a contradicting preprocessing is
+        refused. Arrays are not preprocessed: they may hold tiles or windows of any size.
+        """
+        images = load_any(X, self.preprocessing, self.row_shape, verbose=verbose)
+        check_pixel_format(pixel_format_of(images), self.channels, self.pixels)
+        return images
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the values for a model file, where the preprocessing has the key "frame"."""
+        return {"frame" if name == "preprocessing" else name: value for name, value in asdict(self).items()}
+
+
+def load_any(
+    X: Any, preprocessing: Preprocessing = NO_PREPROCESSING, row_shape: RowShape | None = None, *, verbose: bool = False
+) -> LoadedImages:
+    """Return checked images from rows, an array, a collection, or anything that `as_collection` converts.
+
+    A collection takes the color and size that it does not set itself from `preprocessing`. Contradictions are refused.
+    """
+    X = as_collection(X)
+    if row_shape is not None and not isinstance(X, ImageCollection):
+        return rows_to_images(np.asarray(X), row_shape)
+    if isinstance(X, ImageCollection):
+        X = X.preprocessed_for_model(preprocessing)
+    return load_images(X, verbose=verbose)
+
+
 def load_images(X: Any, *, verbose: bool = False) -> LoadedImages:
     """Return checked images: an array if they have one size and fit into memory, else a checked collection.
 
-    Every file that cannot be used is reported, all at once.
+    All files that cannot be used are reported in one error.
     """
     if not isinstance(X, ImageCollection):
         return check_images(X)
-    form_of(X)
+    pixel_format_of(X)
     for height, width in np.unique(X.sizes(), axis=0):
         check_smallest_side(int(height), int(width))
     if X.fits_in_memory():
@@ -36,61 +85,16 @@ def load_images(X: Any, *, verbose: bool = False) -> LoadedImages:
     return X.checked(verbose=verbose)
 
 
-def form_of(images: LoadedImages) -> tuple[int, str]:
-    """Return the number of channels and the kind of pixels."""
-    return (images.shape[3], pixel_kind(images)) if isinstance(images, np.ndarray) else images.form()
-
-
-@dataclass(frozen=True)
-class ImageForm:
-    """What every image of a model looks like when it reaches the network.
-
-    Attributes
-    ----------
-    channels : int
-    pixels : "uint8", "uint16" or "float"
-    frame : Frame
-        Colour and size that files are brought to.
-    row_shape : tuple of int, optional
-        Height, width and perhaps channels of images that come as rows of a table.
-    """
-
-    channels: int
-    pixels: str
-    frame: Frame = AS_IT_IS
-    row_shape: RowShape | None = None
-
-    def load(self, X: Any, *, verbose: bool = False) -> LoadedImages:
-        """Return checked images from an array, a collection, or paths.
-
-        Files and collections are brought to the frame of this form, or refused where they ask for another one. An
-        array must hold the pixels as the network takes them: its images may be tiles or windows of any size.
-        """
-        images = load_any(X, self.frame, self.row_shape, verbose=verbose)
-        check_like_training(form_of(images), self.channels, self.pixels)
-        return images
-
-
-def load_any(
-    X: Any, frame: Frame = AS_IT_IS, row_shape: RowShape | None = None, *, verbose: bool = False
-) -> LoadedImages:
-    """Return checked images from rows, an array, a collection, or whatever `as_collection` understands.
-
-    What the frame of a collection leaves open is taken from `frame`; one that contradicts it is refused.
-    """
-    X = as_collection(X)
-    if row_shape is not None and not isinstance(X, ImageCollection):
-        return images_of_rows(np.asarray(X), row_shape)
-    if isinstance(X, ImageCollection):
-        X = X.framed_for_model(frame)
-    return load_images(X, verbose=verbose)
-
-
 def as_collection(X: Any) -> Any:
-    """Return the collection that a path or a list of paths of images stands for; anything else as it is."""
+    """Convert a path or a list of paths to a collection; return anything else unchanged."""
     if isinstance(X, str | Path):
         is_image = Path(X).is_file() and Path(X).suffix.lower() not in TABLE_SUFFIXES
         return ImageCollection([X]) if is_image else open_collection(X)
     if isinstance(X, list | tuple) and X and all(isinstance(path, str | Path) for path in X):
         return ImageCollection(X)
     return X
+
+
+def pixel_format_of(images: LoadedImages) -> tuple[int, str]:
+    """Return the number of channels and the kind of pixels, such as (3, "uint8")."""
+    return (images.shape[3], pixel_kind(images)) if isinstance(images, np.ndarray) else images.pixel_format()

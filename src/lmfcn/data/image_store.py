@@ -1,4 +1,4 @@
-"""Where the images of a collection come from, with a bounded memory of decoded ones."""
+"""Read the source images of a collection, with a bounded cache of decoded images."""
 
 import os
 import threading
@@ -10,7 +10,7 @@ from typing import TypeVar
 import numpy as np
 
 from lmfcn.data.arrays import pixel_kind
-from lmfcn.data.framing import Frame, frame_image, framed_size
+from lmfcn.data.framing import Preprocessing, preprocess_image, size_after
 from lmfcn.data.image_files import ImageError, ImageInfo, probe_image, read_image
 
 CACHE_BYTES = 2**30
@@ -19,36 +19,38 @@ Result = TypeVar("Result")
 
 
 class ImageStore:
-    """Source images by number, decoded, framed and remembered up to `cache_bytes`.
+    """Decode and preprocess source images by their number, and cache them up to `cache_bytes`.
 
     Parameters
     ----------
     source : sequence of paths, or array of images
-    frame : Frame
+    preprocessing : Preprocessing
     cache_bytes : int
     """
 
-    def __init__(self, source: Sequence[str] | np.ndarray, frame: Frame, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(
+        self, source: Sequence[str] | np.ndarray, preprocessing: Preprocessing, cache_bytes: int = CACHE_BYTES
+    ) -> None:
         self.source = source
-        self.frame = frame
+        self.preprocessing = preprocessing
         self.cache_bytes = cache_bytes
-        self._forget()
+        self._clear()
 
     def __len__(self) -> int:
         return len(self.source)
 
     def __getstate__(self) -> dict[str, object]:
-        # Other processes get the recipe, not the decoded pictures (nor the lock, which cannot travel), and files by
-        # paths that do not depend on the working folder.
-        files = not isinstance(self.source, np.ndarray)
-        source = [os.path.abspath(path) for path in self.source] if files else self.source
-        return {"source": source, "frame": self.frame, "cache_bytes": self.cache_bytes}
+        # Other processes get the arguments, not the cache (nor the lock, which cannot be pickled), and absolute paths,
+        # since their working folder may differ.
+        is_array = isinstance(self.source, np.ndarray)
+        source = self.source if is_array else [os.path.abspath(path) for path in self.source]
+        return {"source": source, "preprocessing": self.preprocessing, "cache_bytes": self.cache_bytes}
 
     def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
-        self._forget()
+        self._clear()
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         self._cache: OrderedDict[int, np.ndarray] = OrderedDict()
         self._cached_bytes = 0
         self._infos: dict[int, ImageInfo] = {}
@@ -59,19 +61,19 @@ class ImageStore:
         return f"image {number}" if isinstance(self.source, np.ndarray) else self.source[number]
 
     def read(self, number: int) -> np.ndarray:
-        """Return one image (height, width, channels) in the form that the frame asks for."""
+        """Return one preprocessed image (height, width, channels)."""
         if isinstance(self.source, np.ndarray):
-            return self._framed(number, self.source[number])
+            return self._preprocess(number, self.source[number])
         with self._lock:
             if number in self._cache:
                 self._cache.move_to_end(number)
                 return self._cache[number]
-        image = self._framed(number, read_image(self.source[number]))
-        self._remember(number, image)
+        image = self._preprocess(number, read_image(self.source[number]))
+        self._cache_image(number, image)
         return image
 
     def info(self, number: int) -> ImageInfo:
-        """Return size, channels and pixels of an image before framing, from the header of its file."""
+        """Return size, channels and pixels of an image before preprocessing, from the header of its file."""
         if isinstance(self.source, np.ndarray):
             height, width, channels = self.source.shape[1:]
             return ImageInfo(height, width, channels, pixel_kind(self.source), "array")
@@ -80,14 +82,14 @@ class ImageStore:
         return self._infos[number]
 
     def size(self, number: int) -> tuple[int, int]:
-        """Return height and width after framing."""
+        """Return height and width after preprocessing."""
         info = self.info(number)
-        return framed_size((info.height, info.width), self.frame)
+        return size_after((info.height, info.width), self.preprocessing)
 
-    def form(self, number: int) -> tuple[int, str]:
-        """Return channels and kind of pixels after framing."""
+    def pixel_format(self, number: int) -> tuple[int, str]:
+        """Return channels and kind of pixels after preprocessing."""
         info = self.info(number)
-        channels = {"grey": 1, "rgb": 3}.get(self.frame.color, info.channels)
+        channels = {"grey": 1, "rgb": 3}.get(self.preprocessing.color, info.channels)
         return channels, info.pixels
 
     def value_bytes(self, number: int) -> int:
@@ -96,15 +98,15 @@ class ImageStore:
             return self.source.dtype.itemsize
         return _VALUE_BYTES.get(self.info(number).pixels, 8)
 
-    def _framed(self, number: int, image: np.ndarray) -> np.ndarray:
+    def _preprocess(self, number: int, image: np.ndarray) -> np.ndarray:
         try:
-            framed = frame_image(image, self.frame)
+            result = preprocess_image(image, self.preprocessing)
         except ValueError as error:
             raise ImageError(self.name(number), str(error)) from error
         # A view would keep the whole image in memory, which the cache does not count.
-        return framed.copy() if framed.nbytes < image.nbytes and framed.base is not None else framed
+        return result.copy() if result.nbytes < image.nbytes and result.base is not None else result
 
-    def _remember(self, number: int, image: np.ndarray) -> None:
+    def _cache_image(self, number: int, image: np.ndarray) -> None:
         with self._lock:
             if number in self._cache or image.nbytes > self.cache_bytes:
                 return
@@ -115,8 +117,8 @@ class ImageStore:
                 self._cached_bytes -= oldest.nbytes
 
 
-def in_parallel(function: Callable[[int], Result], numbers: Iterable[int]) -> Iterator[Result | ImageError]:
-    """Apply a function that reads files to many numbers at once; errors about images come back as results."""
+def map_in_threads(function: Callable[[int], Result], numbers: Iterable[int]) -> Iterator[Result | ImageError]:
+    """Apply a function that reads files to many numbers in threads; yield results or `ImageError`s in order."""
 
     def attempt(number: int) -> Result | ImageError:
         try:
@@ -126,6 +128,6 @@ def in_parallel(function: Callable[[int], Result], numbers: Iterable[int]) -> It
 
     numbers = list(numbers)
     with ThreadPoolExecutor(max_workers=min(8, (os.cpu_count() or 1) + 2)) as pool:
-        # In portions: submitting a million tasks at once would hold all their results.
+        # In batches: submitting a million tasks at once would hold all their results.
         for start in range(0, len(numbers), 256):
             yield from pool.map(attempt, numbers[start : start + 256])

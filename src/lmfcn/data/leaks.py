@@ -1,4 +1,4 @@
-"""Inspect a collection: what it holds, duplicates, and what would leak between training and test."""
+"""Inspect a collection, find duplicate images, and find leaks between the parts of a split."""
 
 import hashlib
 import warnings
@@ -12,35 +12,35 @@ from lmfcn.data.arrays import SMALLEST_SIDE
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.framing import resize_image
 from lmfcn.data.image_files import CollectionError, ImageError, ImageInfo
-from lmfcn.data.image_store import in_parallel
+from lmfcn.data.image_store import map_in_threads
 from lmfcn.data.splits import Split
 from lmfcn.util.progress import item_progress
 
-THUMBNAIL, COARSE = 32, 8
-_BANDS, _BAND_BITS = 4, 16
-_NEAR = _BANDS - 1  # bits by which near-duplicates may differ: one band of bits is then still the same
-_ALIKE = 0.9  # correlation of the details that confirms them
-_BLOCK = 256  # images that are compared with as many others at once
-_NAMED = 3  # files of a group that are named; the others are counted
+_THUMBNAIL_SIDE, _COARSE_SIDE = 32, 8
+_N_BANDS, _BAND_BITS = 4, 16  # the 64 bits of a perceptual hash
+_MAX_DIFFERENT_BITS = _N_BANDS - 1  # at least one band of bits of near-duplicates is then the same
+_MIN_CORRELATION = 0.9  # of the details of near-duplicates
+_BLOCK_SIZE = 256  # images that are compared with as many others at once
+_MAX_NAMED = 3  # files of a group in a message; the others are counted
 
 Group = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Groups of positions in a collection, each in ascending order.
+    """Groups of duplicate images, as ascending positions in a collection.
 
-    Groups take memory in proportion to the images, where pairs would take its square.
+    The memory for groups grows linearly with the number of images; that for pairs would grow quadratically.
 
     Attributes
     ----------
     identical_files : list of tuple of int
         Images whose files have the same content.
     identical_pixels : list of tuple of int
-        Images with the same pixels, not all of them in identical files.
+        Images with the same pixels, in files that are not all identical.
     near_duplicates : list of tuple of int
-        Images each of which is nearly the same as another one of its group. Identical images are in it together, and
-        in a group of their own above.
+        Images that are linked by near-duplicates. Identical images are in the same group, and also in a group of
+        `identical_files` or `identical_pixels`.
     unreadable : list of ImageError
         Files that could not be compared.
     """
@@ -52,7 +52,7 @@ class Duplicates:
 
     @property
     def all_groups(self) -> list[Group]:
-        """All groups, the surest first."""
+        """All groups: identical files, identical pixels, near-duplicates."""
         return self.identical_files + self.identical_pixels + self.near_duplicates
 
     @property
@@ -63,10 +63,10 @@ class Duplicates:
 
 @dataclass(frozen=True)
 class _Fingerprint:
-    """Hashes of the file and the pixels of an image, and what stays nearly the same when it changes a little.
+    """Hashes of the file and the pixels of an image, and features that small changes hardly affect.
 
-    `perceptual` has 64 bits. `details` is a thumbnail without its coarse brightness, which many images share, scaled
-    to length 1.
+    `perceptual` is a hash of 64 bits. `details` is a thumbnail minus its coarse brightness, which many images share,
+    scaled to length 1.
     """
 
     file: bytes
@@ -76,7 +76,7 @@ class _Fingerprint:
 
 
 @dataclass
-class _Same:
+class _IdenticalImages:
     """Positions of images with the same pixels, hashes of their files, and the fingerprint of the first."""
 
     first: _Fingerprint
@@ -85,31 +85,31 @@ class _Same:
 
 
 def find_duplicates(collection: ImageCollection, *, verbose: bool = False) -> Duplicates:
-    """Compare all images of a collection with each other, without holding them in memory."""
-    by_pixels: dict[bytes, _Same] = {}
+    """Find identical and nearly identical images of a collection, without holding the images in memory."""
+    by_pixels: dict[bytes, _IdenticalImages] = {}
     unreadable: list[ImageError] = []
     with item_progress("Comparing images", len(collection), visible=verbose) as advance:
-        results = in_parallel(lambda position: _fingerprint(collection, position), range(len(collection)))
+        results = map_in_threads(lambda position: _fingerprint(collection, position), range(len(collection)))
         for position, result in enumerate(results):
             if isinstance(result, ImageError):
                 unreadable.append(result)
             else:
-                same = by_pixels.setdefault(result.pixels, _Same(result))
-                same.positions.append(position)
-                same.files.add(result.file)
+                identical = by_pixels.setdefault(result.pixels, _IdenticalImages(result))
+                identical.positions.append(position)
+                identical.files.add(result.file)
             advance()
-    return _duplicates(list(by_pixels.values()), unreadable)
+    return _make_duplicates(list(by_pixels.values()), unreadable)
 
 
-def _duplicates(distinct: list[_Same], unreadable: list[ImageError]) -> Duplicates:
-    """Sort images that differ in their pixels, each with its copies, into groups."""
-    repeated = [same for same in distinct if len(same.positions) > 1]
+def _make_duplicates(distinct: list[_IdenticalImages], unreadable: list[ImageError]) -> Duplicates:
+    """Return groups of positions from images that differ in their pixels, each with its copies."""
+    repeated = [images for images in distinct if len(images.positions) > 1]
     return Duplicates(
-        identical_files=[tuple(same.positions) for same in repeated if len(same.files) == 1],
-        identical_pixels=[tuple(same.positions) for same in repeated if len(same.files) > 1],
+        identical_files=[tuple(images.positions) for images in repeated if len(images.files) == 1],
+        identical_pixels=[tuple(images.positions) for images in repeated if len(images.files) > 1],
         near_duplicates=[
             tuple(sorted(position for number in group for position in distinct[number].positions))
-            for group in _near_groups([same.first for same in distinct])
+            for group in _near_groups([images.first for images in distinct])
         ],
         unreadable=unreadable,
     )
@@ -119,32 +119,34 @@ def _fingerprint(collection: ImageCollection, position: int) -> _Fingerprint:
     image = collection[position]
     pixels = hashlib.sha256(repr((image.shape, image.dtype.str)).encode() + image.tobytes()).digest()
     path = collection.file_of(position)
-    files = pixels
+    file_hash = pixels
     if path is not None:
         with open(path, "rb") as file:
-            files = hashlib.file_digest(file, "sha256").digest()
+            file_hash = hashlib.file_digest(file, "sha256").digest()
     grey = image.astype(np.float32).mean(axis=2, keepdims=True)
-    small = resize_image(grey, (THUMBNAIL, THUMBNAIL))
-    coarse = resize_image(resize_image(small, (COARSE, COARSE)), (THUMBNAIL, THUMBNAIL))
-    steps = resize_image(grey, (8, 9))[..., 0]
-    bits = (steps[:, 1:] > steps[:, :-1]).ravel()
+    small = resize_image(grey, (_THUMBNAIL_SIDE, _THUMBNAIL_SIDE))
+    coarse = resize_image(resize_image(small, (_COARSE_SIDE, _COARSE_SIDE)), (_THUMBNAIL_SIDE, _THUMBNAIL_SIDE))
+    rows = resize_image(grey, (8, 9))[..., 0]
+    bits = (rows[:, 1:] > rows[:, :-1]).ravel()  # the difference hash
     detail = (small - coarse).ravel()
     length = float(np.linalg.norm(detail))
     perceptual = int.from_bytes(np.packbits(bits).tobytes(), "big")
-    # Half precision tells images apart as well, and a hundred thousand thumbnails take half the memory.
-    return _Fingerprint(files, pixels, perceptual, (detail / max(length, 1e-6)).astype(np.float16))
+    # Half precision is enough, and a hundred thousand thumbnails take half the memory.
+    return _Fingerprint(file_hash, pixels, perceptual, (detail / max(length, 1e-6)).astype(np.float16))
 
 
 def _near_groups(images: Sequence[_Fingerprint]) -> list[list[int]]:
-    """Return groups of numbers of images that are linked by near-duplicates, by their first member."""
-    textured = [number for number, image in enumerate(images) if image.details.any()]  # others correlate with nothing
+    """Return groups of images that are linked by near-duplicates, ordered by their first member."""
+    textured = [
+        number for number, image in enumerate(images) if image.details.any()
+    ]  # constant images correlate with nothing
     if not textured:
         return []
     perceptual = np.array([images[number].perceptual for number in textured], dtype=np.uint64)
     details = np.stack([images[number].details for number in textured])
     labels = np.arange(len(textured))
     for first, second in _candidates(perceptual):
-        _join_alike(labels, first, second, perceptual, details)
+        _merge_near_duplicates(labels, first, second, perceptual, details)
     groups = defaultdict(list)
     for number, label in zip(textured, labels.tolist(), strict=True):
         groups[label].append(number)
@@ -152,71 +154,76 @@ def _near_groups(images: Sequence[_Fingerprint]) -> list[list[int]]:
 
 
 def _candidates(perceptual: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield blocks of indices whose hashes share a band of bits, to be compared with each other."""
-    for band in range(_BANDS):
+    """Yield pairs of blocks of indices whose hashes share a band of bits."""
+    for band in range(_N_BANDS):
         part = (perceptual >> np.uint64(band * _BAND_BITS)) & np.uint64(2**_BAND_BITS - 1)
         order = np.argsort(part, kind="stable")
         starts = np.flatnonzero(np.diff(part[order])) + 1
         for members in np.split(order, starts):
-            blocks = [members[start : start + _BLOCK] for start in range(0, len(members), _BLOCK)]
+            blocks = [members[start : start + _BLOCK_SIZE] for start in range(0, len(members), _BLOCK_SIZE)]
             if len(members) > 1:
                 yield from ((first, second) for i, first in enumerate(blocks) for second in blocks[i:])
 
 
-def _join_alike(
+def _merge_near_duplicates(
     labels: np.ndarray, first: np.ndarray, second: np.ndarray, perceptual: np.ndarray, details: np.ndarray
 ) -> None:
     """Give one label to images whose hashes differ in few bits and whose details correlate."""
-    near = np.bitwise_count(perceptual[first, None] ^ perceptual[second]) <= _NEAR
-    near &= labels[first, None] != labels[second]  # thousands of images that are alike are soon one group
+    near = np.bitwise_count(perceptual[first, None] ^ perceptual[second]) <= _MAX_DIFFERENT_BITS
+    near &= labels[first, None] != labels[second]  # skips pairs that are in one group already
     if not near.any():
         return
     correlation = details[first].astype(np.float32) @ details[second].astype(np.float32).T
-    rows, columns = np.nonzero(near & (correlation > _ALIKE))
+    rows, columns = np.nonzero(near & (correlation > _MIN_CORRELATION))
     for one, other in zip(first[rows].tolist(), second[columns].tolist(), strict=True):
         if labels[one] != labels[other]:
             labels[labels == labels[other]] = labels[one]
 
 
 class LeakError(ValueError):
-    """A split that would make the test lie."""
+    """A group of images is in more than one part of a split, which would make test results too good."""
 
 
 class LeakWarning(UserWarning):
-    """A split that may make the test lie."""
+    """The same image may be in more than one part of a split, which would make test results too good."""
 
 
 def check_split(collection: ImageCollection, parts: Split, *, verbose: bool = False) -> Duplicates:
-    """Look for what two sides of a split share.
+    """Check that the parts of a split share no group and no image.
 
-    Groups of the collection on two sides are an error. Identical and nearly identical images on two sides are a
-    warning that names some of them; all of them are returned.
+    A group in two parts raises a `LeakError`. Identical and nearly identical images in two parts cause a `LeakWarning`
+    that names the first of them.
+
+    Returns
+    -------
+    Duplicates
+        All groups of duplicates that are in two parts.
     """
-    side = _sides(len(collection), parts)
+    part_numbers = _part_numbers(len(collection), parts)
     if collection.groups is not None:
-        _check_groups_apart(collection.groups, side)
+        _check_groups_apart(collection.groups, part_numbers)
     found = find_duplicates(collection, verbose=verbose)
     if found.unreadable:
         raise CollectionError(found.unreadable)
-    across = _across(found, side)
+    across = _across(found, part_numbers)
     lines = describe_groups(collection, across)
     if lines:
         more = f"\n  ... and {len(lines) - 20} more" if len(lines) > 20 else ""
         warnings.warn(
-            "The same image may be on two sides of the split:\n  " + "\n  ".join(lines[:20]) + more,
+            "The same image may be in two parts of the split:\n  " + "\n  ".join(lines[:20]) + more,
             LeakWarning,
             stacklevel=2,
         )
     return across
 
 
-def groups_across(found: Duplicates, parts: Split, n_images: int) -> Duplicates:
-    """Return the groups among those of a collection that a split puts on two sides, without unused images."""
-    return _across(found, _sides(n_images, parts))
+def duplicates_across(found: Duplicates, parts: Split, n_images: int) -> Duplicates:
+    """Return the groups of duplicates that are in two parts of a split, without unused images."""
+    return _across(found, _part_numbers(n_images, parts))
 
 
 def describe_groups(collection: ImageCollection, duplicates: Duplicates) -> list[str]:
-    """Say which files are duplicates of each other, and in what way; of many, the first are named."""
+    """Return one line per group of duplicates: its first files and the kind of duplicate."""
     kinds = (
         ("identical files", duplicates.identical_files),
         ("identical pixels", duplicates.identical_pixels),
@@ -227,52 +234,54 @@ def describe_groups(collection: ImageCollection, duplicates: Duplicates) -> list
 
 
 def _names(paths: Sequence[str], group: Group) -> str:
-    names = [paths[position] for position in group[:_NAMED]]
-    if len(group) > _NAMED:
-        return f"{', '.join(names)} and {len(group) - _NAMED} more"
+    names = [paths[position] for position in group[:_MAX_NAMED]]
+    if len(group) > _MAX_NAMED:
+        return f"{', '.join(names)} and {len(group) - _MAX_NAMED} more"
     return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
-def _sides(n_images: int, parts: Split) -> np.ndarray:
-    """Return the number (n,) of the part of every image, -1 for none."""
-    side = np.full(n_images, -1)
+def _part_numbers(n_images: int, parts: Split) -> np.ndarray:
+    """Return the part (n,) of every image: 0 train, 1 validation, 2 test, -1 unused."""
+    part_numbers = np.full(n_images, -1)
     for number, indices in enumerate((parts.train, parts.validation, parts.test)):
-        side[indices] = number
-    return side
+        part_numbers[indices] = number
+    return part_numbers
 
 
-def _across(found: Duplicates, side: np.ndarray) -> Duplicates:
+def _across(found: Duplicates, part_numbers: np.ndarray) -> Duplicates:
     return Duplicates(
-        _apart(found.identical_files, side), _apart(found.identical_pixels, side), _apart(found.near_duplicates, side)
+        _separated(found.identical_files, part_numbers),
+        _separated(found.identical_pixels, part_numbers),
+        _separated(found.near_duplicates, part_numbers),
     )
 
 
-def _apart(groups: Iterable[Group], side: np.ndarray) -> list[Group]:
-    """Return the used images of the groups that are on more than one side."""
-    used = [tuple(position for position in group if side[position] >= 0) for group in groups]
-    return [group for group in used if len({int(side[position]) for position in group}) > 1]
+def _separated(groups: Iterable[Group], part_numbers: np.ndarray) -> list[Group]:
+    """Return the used images of the groups that are in more than one part."""
+    used = [tuple(position for position in group if part_numbers[position] >= 0) for group in groups]
+    return [group for group in used if len({int(part_numbers[position]) for position in group}) > 1]
 
 
-def _check_groups_apart(groups: np.ndarray, side: np.ndarray) -> None:
-    used = side >= 0
-    sides_of = defaultdict(set)
-    for group, number in zip(groups[used].tolist(), side[used].tolist(), strict=True):
-        sides_of[group].add(number)
-    shared = sorted((group for group, sides in sides_of.items() if len(sides) > 1), key=str)
+def _check_groups_apart(groups: np.ndarray, part_numbers: np.ndarray) -> None:
+    used = part_numbers >= 0
+    parts_of = defaultdict(set)
+    for group, number in zip(groups[used].tolist(), part_numbers[used].tolist(), strict=True):
+        parts_of[group].add(number)
+    shared = sorted((group for group, numbers in parts_of.items() if len(numbers) > 1), key=str)
     if shared:
         more = f" and {len(shared) - 5} more" if len(shared) > 5 else ""
         raise LeakError(
-            f"{len(shared)} groups are on more than one side of the split: {', '.join(map(str, shared[:5]))}{more};"
+            f"{len(shared)} groups are in more than one part of the split: {', '.join(map(str, shared[:5]))}{more};"
             " split with groups=collection.groups."
         )
 
 
-_IMBALANCE = 10
+_IMBALANCE = 10  # ratio of class sizes above which there is a warning
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """The findings about a collection.
+    """Contents, duplicates and problems of a collection.
 
     Attributes
     ----------
@@ -280,16 +289,16 @@ class Inspection:
     classes : dict
         Number of readable images of each label.
     sizes, forms, formats : Counter
-        How many images have which height and width, channels and pixels, file format.
+        Number of images by height and width, by channels and kind of pixels, and by file format.
     groups_per_class : dict or None
     split : Counter or None
     unreadable : list of ImageError
     duplicates : list of str
-        Groups of files that are the same or nearly the same, described.
+        One line per group of files that are identical or nearly identical.
     problems : list of str
-        What makes training impossible.
-    doubts : list of str
-        What may make its result misleading.
+        Reasons why the collection cannot be used for training.
+    warnings : list of str
+        Reasons why results of training may be misleading.
     """
 
     n_images: int
@@ -302,60 +311,60 @@ class Inspection:
     unreadable: list[ImageError]
     duplicates: list[str]
     problems: list[str]
-    doubts: list[str]
+    warnings: list[str]
 
     def __str__(self) -> str:
-        """Say it in a few lines."""
+        """Return a summary in a few lines."""
         counts = ", ".join(f"{label} ({count})" for label, count in self.classes.items())
         lines = [f"{self.n_images} images; classes: {counts or 'none'}"]
         for title, found in (("sizes", self.sizes), ("channels", self.forms), ("formats", self.formats)):
             lines.append(f"{title}: " + ", ".join(f"{name} ({count})" for name, count in found.most_common(8)))
-        return "\n".join([*lines, *self.doubts, *self.problems])
+        return "\n".join([*lines, *self.warnings, *self.problems])
 
     @property
     def fit_for_training(self) -> bool:
-        """Whether nothing stands in the way of training."""
+        """Whether the collection can be used for training."""
         return not self.problems
 
 
 def inspect(collection: ImageCollection, *, pixels: bool = True, verbose: bool = False) -> Inspection:
-    """Look at every file of a collection, one at a time.
+    """Return what a collection holds, with unreadable files, duplicates and problems.
 
     Parameters
     ----------
     collection : ImageCollection
     pixels : bool, default=True
-        Whether to decode the images, which finds damaged files and duplicates; else only headers are read.
+        Decode the images, which finds damaged files and duplicates; otherwise read only the headers.
     verbose : bool, default=False
         Show a progress bar.
     """
     infos: dict[int, ImageInfo] = {}
     unreadable: list[ImageError] = []
     with item_progress("Reading headers", len(collection), visible=verbose) as advance:
-        for position, result in enumerate(in_parallel(collection.info, range(len(collection)))):
+        for position, result in enumerate(map_in_threads(collection.info, range(len(collection)))):
             if isinstance(result, ImageError):
                 unreadable.append(result)
             else:
                 infos[position] = result
             advance()
-    sound = collection.subset(list(infos)) if infos else None
+    readable = collection.subset(list(infos)) if infos else None
     duplicates = Duplicates([], [], [])
-    if pixels and sound is not None:
-        duplicates = find_duplicates(sound, verbose=verbose)
+    if pixels and readable is not None:
+        duplicates = find_duplicates(readable, verbose=verbose)
         unreadable += duplicates.unreadable
-    return _judge(collection, sound, list(infos.values()), unreadable, duplicates)
+    return _summarize(collection, readable, list(infos.values()), unreadable, duplicates)
 
 
-def _judge(
+def _summarize(
     collection: ImageCollection,
-    sound: ImageCollection | None,
+    readable: ImageCollection | None,
     infos: list[ImageInfo],
     unreadable: list[ImageError],
     duplicates: Duplicates,
 ) -> Inspection:
-    labels = np.array([]) if sound is None or sound.labels is None else sound.labels
+    labels = np.array([]) if readable is None or readable.labels is None else readable.labels
     classes = {str(label): int(count) for label, count in zip(*np.unique(labels, return_counts=True), strict=True)}
-    groups = None if sound is None or sound.groups is None else _groups_per_class(labels, sound.groups)
+    groups = None if readable is None or readable.groups is None else _groups_per_class(labels, readable.groups)
     forms = Counter(f"{info.channels} x {info.pixels}" for info in infos)
     return Inspection(
         n_images=len(collection),
@@ -366,13 +375,13 @@ def _judge(
         groups_per_class=groups,
         split=None if collection.split is None else Counter(map(str, collection.split)),
         unreadable=unreadable,
-        duplicates=[] if sound is None else describe_groups(sound, duplicates),
-        problems=_problems(classes, forms, infos, unreadable),
-        doubts=_doubts(classes, groups, labels, duplicates),
+        duplicates=[] if readable is None else describe_groups(readable, duplicates),
+        problems=_find_problems(classes, forms, infos, unreadable),
+        warnings=_find_warnings(classes, groups, labels, duplicates),
     )
 
 
-def _problems(
+def _find_problems(
     classes: dict[str, int], forms: Counter[str], infos: list[ImageInfo], unreadable: list[ImageError]
 ) -> list[str]:
     problems = []
@@ -389,22 +398,22 @@ def _problems(
     return problems
 
 
-def _doubts(
+def _find_warnings(
     classes: dict[str, int], groups: dict[str, int] | None, labels: np.ndarray, duplicates: Duplicates
 ) -> list[str]:
-    doubts = []
+    found = []
     if len(classes) > 1 and max(classes.values()) > _IMBALANCE * min(classes.values()):
-        doubts.append(f"The largest class has more than {_IMBALANCE} times the images of the smallest.")
+        found.append(f"The largest class has more than {_IMBALANCE} times the images of the smallest.")
     if groups is not None:
-        doubts += [f"All images of class {name!r} are in one group." for name, n in groups.items() if n == 1]
-    groups_of_same = duplicates.all_groups
-    if groups_of_same:
-        count = "1 group" if len(groups_of_same) == 1 else f"{len(groups_of_same)} groups"
-        doubts.append(f"Images that are the same or nearly the same: {duplicates.n_images} in {count}.")
-    n_unlike = sum(len(np.unique(labels[list(group)])) > 1 for group in groups_of_same) if len(labels) else 0
-    if n_unlike:
-        doubts.append(f"Of these groups, {n_unlike} {'has' if n_unlike == 1 else 'have'} different labels.")
-    return doubts
+        found += [f"All images of class {name!r} are in one group." for name, n in groups.items() if n == 1]
+    all_groups = duplicates.all_groups
+    if all_groups:
+        count = "1 group" if len(all_groups) == 1 else f"{len(all_groups)} groups"
+        found.append(f"Images that are the same or nearly the same: {duplicates.n_images} in {count}.")
+    n_mixed = sum(len(np.unique(labels[list(group)])) > 1 for group in all_groups) if len(labels) else 0
+    if n_mixed:
+        found.append(f"Of these groups, {n_mixed} {'has' if n_mixed == 1 else 'have'} different labels.")
+    return found
 
 
 def _groups_per_class(labels: np.ndarray, groups: np.ndarray) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""From what lies on a disk to a collection: folders, tables, list files, arrays."""
+"""Open folders, tables, list files and arrays as collections."""
 
 import csv
 import zipfile
@@ -10,15 +10,15 @@ import numpy as np
 
 from lmfcn.data.collection import ImageCollection
 
-IMAGE_ENDINGS = {".png", ".jpg", ".jpeg", ".jfif", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm"}
-_LIST_NAMES = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".jfif", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm"}
+_PART_OF_LIST = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".npz")
-"""Endings of files that hold or list many images."""
+"""Suffixes of files that hold or list many images."""
 
 
 def open_collection(path: str | Path, *, group_column: str | None = None, **options: Any) -> ImageCollection:
-    """Read a collection from whatever `path` is.
+    """Read a collection from a folder or file.
 
     Parameters
     ----------
@@ -26,8 +26,8 @@ def open_collection(path: str | Path, *, group_column: str | None = None, **opti
         A folder of class folders; a folder with list files (`train.txt`, `val.txt`, `test.txt`); a folder with a
         `groups.csv` or `labels.csv` table; a table (`.csv`, `.tsv`); a list file (`.txt`); arrays (`.npz`).
     group_column : str, optional
-        The column of a table, or the array of an `.npz`, that tells which images belong together; by default "group"
-        and "groups", if there are any.
+        The column of a table, or the array of an `.npz`, that holds the groups of the images; by default "group" for
+        tables and "groups" for arrays, if present.
     **options
         Passed on to `ImageCollection`, such as `color`.
     """
@@ -50,9 +50,9 @@ def open_collection(path: str | Path, *, group_column: str | None = None, **opti
 
 
 def from_folder(path: str | Path, **options: Any) -> ImageCollection:
-    """Read a folder in which every class is a folder; files may lie deeper in it.
+    """Read a folder with one subfolder per class; files may be nested deeper.
 
-    Files are recognised by their ending, folders and files whose name starts with a dot are passed over.
+    Image files are recognised by their suffix. Folders and files whose name starts with a dot are ignored.
     """
     path = Path(path)
     if not path.is_dir():
@@ -64,37 +64,37 @@ def from_folder(path: str | Path, **options: Any) -> ImageCollection:
         files += found
         labels += [folder.name] * len(found)
     if not files:
-        loose = sum(1 for _ in _image_files(path))
-        hint = f"the {loose} images in it are in no class folder" if loose else "no image was found in it"
+        n_outside = sum(1 for _ in _image_files(path))
+        hint = f"the {n_outside} images in it are in no class folder" if n_outside else "no image was found in it"
         raise ValueError(f"{path} must hold one folder of images per class, but {hint}.")
     return ImageCollection(files, labels, **options)
 
 
 def from_table(path: str | Path, *, group_column: str | None = None, **options: Any) -> ImageCollection:
-    """Read a table with the columns path, label and, if there are any, group (or `group_column`) and split.
+    """Read a table with the columns path and, if present, label, group (or `group_column`) and split.
 
     Columns are separated by commas, semicolons or tabs; paths are relative to the table.
     """
     path = Path(path)
     rows = _read_table(path)
-    groups = "group" if group_column is None else group_column.strip().lower()
-    for column in ("path",) if group_column is None else ("path", groups):
+    group_name = "group" if group_column is None else group_column.strip().lower()
+    for column in ("path",) if group_column is None else ("path", group_name):
         if column not in rows[0]:
             raise ValueError(f"{path} must have a column {column!r}, got the columns {sorted(rows[0])}.")
-    columns = [column for column in ("path", "label", groups, "split") if column in rows[0]]
+    columns = [column for column in ("path", "label", group_name, "split") if column in rows[0]]
     values = {column: [row[column] for row in rows] for column in columns}
     for column, entries in values.items():
         if "" in entries or None in entries:
             line = next(i for i, entry in enumerate(entries, start=2) if not entry)
             raise ValueError(f"{path}, line {line}: the column '{column}' is empty.")
     files = [str(path.parent / entry) for entry in values["path"]]
-    return ImageCollection(files, values.get("label"), values.get(groups), values.get("split"), **options)
+    return ImageCollection(files, values.get("label"), values.get(group_name), values.get("split"), **options)
 
 
 def from_lists(paths: list[Path] | list[str], **options: Any) -> ImageCollection:
-    """Read list files with lines `class;path`; the part of the split is the name of the file (train, val, test).
+    """Read list files with lines `class;path`; the name of the file (train, val, test) is the part of the split.
 
-    Paths are relative to the list file, or to the present folder if they are not found there.
+    Paths are relative to the list file, or to the working folder if they do not exist there.
     """
     files: list[str] = []
     labels: list[str] = []
@@ -106,17 +106,16 @@ def from_lists(paths: list[Path] | list[str], **options: Any) -> ImageCollection
             label, separator, file = line.partition(";")
             if not separator or not label.strip() or not file.strip():
                 raise ValueError(f"{path}, line {number}: expected class;path, got {line[:60]!r}.")
-            beside = path.parent / file.strip()
-            files.append(str(beside if beside.exists() or not Path(file.strip()).exists() else file.strip()))
+            files.append(_resolve(file.strip(), path.parent))
             labels.append(label.strip())
-            split.append(_LIST_NAMES.get(path.stem.lower(), path.stem))
+            split.append(_PART_OF_LIST.get(path.stem.lower(), path.stem))
     if not files:
         raise ValueError(f"No image is listed in {', '.join(map(str, paths))}.")
     return ImageCollection(files, labels, None, split, **options)
 
 
 def from_npz(path: str | Path, *, group_column: str | None = None, **options: Any) -> ImageCollection:
-    """Read arrays `images` (or `X`) and, if there are any, `labels` (or `y`), `groups` and `split`."""
+    """Read arrays `images` (or `X`) and, if present, `labels` (or `y`), `groups` and `split`."""
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             content = {name: arrays[name] for name in arrays.files}
@@ -134,12 +133,18 @@ def from_npz(path: str | Path, *, group_column: str | None = None, **options: An
 def _image_files(folder: Path) -> Iterator[Path]:
     for file in folder.rglob("*"):
         hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
-        if file.suffix.lower() in IMAGE_ENDINGS and not hidden and file.is_file():
+        if file.suffix.lower() in IMAGE_SUFFIXES and not hidden and file.is_file():
             yield file
 
 
+def _resolve(file: str, folder: Path) -> str:
+    """Return a path relative to a list file, or to the working folder if it exists only there."""
+    resolved = folder / file
+    return str(resolved if resolved.exists() or not Path(file).exists() else file)
+
+
 def _list_files(folder: Path) -> list[Path]:
-    return sorted(file for file in folder.glob("*.txt") if file.stem.lower() in _LIST_NAMES)
+    return sorted(file for file in folder.glob("*.txt") if file.stem.lower() in _PART_OF_LIST)
 
 
 def _read_table(path: Path) -> list[dict[str, str]]:

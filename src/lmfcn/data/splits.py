@@ -1,4 +1,4 @@
-"""Splits that keep every class on every side, and every group on one."""
+"""Split images into parts: every class in every part, every group in one part."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from lmfcn.data.arrays import RandomState, as_entries, as_generator, check_label
 
 @dataclass(frozen=True)
 class Split:
-    """Ascending indices of the images for fitting, for choosing and for the final test."""
+    """Ascending indices of the training, validation and test images."""
 
     train: np.ndarray
     validation: np.ndarray
@@ -26,17 +26,17 @@ def split(
     groups: Any = None,
     random_state: RandomState = None,
 ) -> Split:
-    """Divide images into training, validation and test, class by class.
+    """Split images into training, validation and test, stratified by class.
 
     Parameters
     ----------
     labels : array-like (n,)
     fractions : three floats, default=(0.6, 0.2, 0.2)
-        Shares of every class; what is missing to 1 is left out.
+        Fraction of every class for each part; if they sum to less than 1, the rest is unused.
     counts : three ints, optional
-        Images per class instead of shares; one of them may be None for all the rest.
+        Images per class instead of fractions; one of them may be None for all remaining images.
     groups : array-like (n,), optional
-        No group gets on two sides; shares and counts are then met as well as the groups allow.
+        No group is in two parts; fractions and counts are then met as closely as the groups allow.
     random_state : None, int or NumPy generator, optional
 
     Examples
@@ -47,17 +47,20 @@ def split(
     """
     classes, numbers = check_labels(labels, len(labels))
     totals = np.bincount(numbers)
-    wanted = _by_counts(classes, totals, counts) if counts is not None else _by_fractions(classes, totals, fractions)
+    if counts is None:
+        wanted = _counts_from_fractions(classes, totals, fractions)
+    else:
+        wanted = _check_counts(classes, totals, counts)
     random = as_generator(random_state)
     if groups is None:
-        parts = _divide(numbers, wanted, random)
+        parts = _split_images(numbers, wanted, random)
     else:
-        parts = _divide_groups(numbers, wanted, random, check_groups(groups, len(numbers)))
+        parts = _split_groups(numbers, wanted, random, check_groups(groups, len(numbers)))
     return Split(*parts)
 
 
 def repeated_splits(labels: Any, repeats: int = 5, random_state: int = 0, **options: Any) -> Iterator[Split]:
-    """Yield as many splits as there are repetitions, each from a seed of its own, as the paper's five."""
+    """Yield `repeats` splits, each with its own seed; the paper uses five."""
     for repeat in range(repeats):
         yield split(labels, random_state=random_state + repeat, **options)
 
@@ -65,39 +68,41 @@ def repeated_splits(labels: Any, repeats: int = 5, random_state: int = 0, **opti
 def hold_out(
     numbers: np.ndarray, fraction: float, random: np.random.Generator, groups: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Set a fraction of every class aside; return ascending indices (kept, held out).
+    """Hold out a fraction of every class; return ascending indices (remaining, held out).
 
     Parameters
     ----------
     numbers : array of int (n,)
         Class number of every image.
     fraction : float
-        Share to hold out of every class, at least one image of each.
+        Fraction of every class to hold out, at least one image of each.
     random : numpy.random.Generator
     groups : array (n,), optional
-        Images of one group (a patient, a slide) stay on one side; classes are then balanced as well
+        Images of one group (a patient, a slide) stay in one part; classes are then balanced as well
         as the groups allow.
 
     Examples
     --------
-    >>> kept, held_out = hold_out(np.array([0, 0, 0, 0, 1, 1, 1, 1]), 0.25, np.random.default_rng(0))
-    >>> len(kept), len(held_out)
+    >>> remaining, held_out = hold_out(np.array([0, 0, 0, 0, 1, 1, 1, 1]), 0.25, np.random.default_rng(0))
+    >>> len(remaining), len(held_out)
     (6, 2)
     """
     totals = np.bincount(numbers)
-    aside = np.maximum(1, np.rint(fraction * totals).astype(int))
-    wanted = np.stack([totals - aside, aside])
+    n_held_out = np.maximum(1, np.rint(fraction * totals).astype(int))
+    wanted = np.stack([totals - n_held_out, n_held_out])
     if groups is None:
-        kept, held_out = _divide(numbers, wanted, random)
+        remaining, held_out = _split_images(numbers, wanted, random)
     else:
-        kept, held_out = _divide_groups(numbers, wanted, random, groups)
-    return kept, held_out
+        remaining, held_out = _split_groups(numbers, wanted, random, groups)
+    return remaining, held_out
 
 
 def make_folds(
     numbers: np.ndarray, n_folds: int, random: np.random.Generator, groups: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the fold (n,) of every image: classes spread evenly, groups undivided; small sets fill fewer folds.
+    """Return the fold (n,) of every image: stratified by class, every group in one fold.
+
+    Sets with fewer images or groups than `n_folds` fill fewer folds.
 
     Examples
     --------
@@ -105,20 +110,20 @@ def make_folds(
     >>> np.bincount(folds).tolist(), np.bincount(folds[6:]).tolist()
     ([3, 3, 3], [1, 1, 1])
     """
-    membership = np.arange(len(numbers)) if groups is None else np.unique(groups, return_inverse=True)[1]
-    counts = np.zeros((membership.max() + 1, numbers.max() + 1))  # images of each group in each class
-    np.add.at(counts, (membership, numbers), 1)
+    group_indices = np.arange(len(numbers)) if groups is None else np.unique(groups, return_inverse=True)[1]
+    counts = np.zeros((group_indices.max() + 1, numbers.max() + 1))  # images of each group in each class
+    np.add.at(counts, (group_indices, numbers), 1)
     shuffled = random.permutation(len(counts))
-    given, fold = np.zeros((n_folds, counts.shape[1])), np.zeros(len(counts), dtype=int)
+    in_fold, fold = np.zeros((n_folds, counts.shape[1])), np.zeros(len(counts), dtype=int)
     for group in shuffled[np.argsort(-counts[shuffled].sum(axis=1), kind="stable")]:
-        # Where its own classes are fewest; among those, where images are fewest.
-        fold[group] = min(range(n_folds), key=lambda k: (given[k] @ (counts[group] > 0), given[k].sum()))
-        given[fold[group]] += counts[group]
-    return fold[membership]
+        # The fold with the fewest images of its classes; among equal ones, that with the fewest images.
+        fold[group] = min(range(n_folds), key=lambda k: (in_fold[k] @ (counts[group] > 0), in_fold[k].sum()))
+        in_fold[fold[group]] += counts[group]
+    return fold[group_indices]
 
 
-def _divide(numbers: np.ndarray, wanted: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
-    """Deal out `wanted` (n_parts, n_classes) images."""
+def _split_images(numbers: np.ndarray, wanted: np.ndarray, random: np.random.Generator) -> list[np.ndarray]:
+    """Return the indices of random parts with `wanted` (n_parts, n_classes) images."""
     parts: list[list[np.ndarray]] = [[] for _ in wanted]
     for number in range(wanted.shape[1]):
         members = random.permutation(np.flatnonzero(numbers == number))
@@ -128,44 +133,49 @@ def _divide(numbers: np.ndarray, wanted: np.ndarray, random: np.random.Generator
     return [np.sort(np.concatenate(part)) for part in parts]
 
 
-def _divide_groups(
+def _split_groups(
     numbers: np.ndarray, wanted: np.ndarray, random: np.random.Generator, groups: np.ndarray
 ) -> list[np.ndarray]:
-    """Give whole groups, large ones first, to the part that then comes nearest to what is wanted."""
-    names, membership = np.unique(groups, return_inverse=True)
+    """Assign whole groups, large ones first, each to the part that needs it most."""
+    names, group_indices = np.unique(groups, return_inverse=True)
     counts = np.zeros((len(names), wanted.shape[1]))  # images of each group in each class
-    np.add.at(counts, (membership, numbers), 1)
+    np.add.at(counts, (group_indices, numbers), 1)
     totals = counts.sum(axis=0)
-    left_over = np.maximum(totals - wanted.sum(axis=0), 0)
-    goal = np.vstack([wanted, left_over])
+    unused = np.maximum(totals - wanted.sum(axis=0), 0)
+    goal = np.vstack([wanted, unused])
     shuffled = random.permutation(len(names))
     order = shuffled[np.argsort(-counts[shuffled].sum(axis=1), kind="stable")]
-    given, owner = np.zeros_like(goal), np.zeros(len(names), dtype=int)
+    assigned, part_of = np.zeros_like(goal), np.zeros(len(names), dtype=int)
     for group in order:
-        owner[group] = min(range(len(goal)), key=lambda part: _change(given[part], counts[group], goal[part], totals))
-        given[owner[group]] += counts[group]
-    if ((given[:-1] == 0) & (wanted > 0)).any():
+        part_of[group] = min(
+            range(len(goal)), key=lambda part: _added_cost(assigned[part], counts[group], goal[part], totals)
+        )
+        assigned[part_of[group]] += counts[group]
+    if ((assigned[:-1] == 0) & (wanted > 0)).any():
         raise ValueError(
-            f"The {len(names)} groups cannot be split so that every class is on both sides: every class must occur in"
+            f"The {len(names)} groups cannot be split so that every class is in every part: every class must occur in"
             f" at least {len(wanted)} groups. Give more groups, or a validation set of your own."
         )
-    return [np.flatnonzero(owner[membership] == part) for part in range(len(wanted))]
+    return [np.flatnonzero(part_of[group_indices] == part) for part in range(len(wanted))]
 
 
-def _change(given: np.ndarray, group: np.ndarray, goal: np.ndarray, totals: np.ndarray) -> float:
-    """Return by how much a part gets further from its goal when a group joins it."""
+def _added_cost(assigned: np.ndarray, group: np.ndarray, goal: np.ndarray, totals: np.ndarray) -> float:
+    """Return how much the cost of a part changes when a group is added: its distance from the goal."""
 
-    def distance(amount: np.ndarray) -> float:
-        # A class that is wanted and has nothing yet is worse than any imbalance.
-        return float((np.square((amount - goal) / totals) + 10.0 * ((amount == 0) & (goal > 0))).sum())
+    def cost(counts: np.ndarray) -> float:
+        # A wanted class without any image costs more than any imbalance.
+        return float((np.square((counts - goal) / totals) + 10.0 * ((counts == 0) & (goal > 0))).sum())
 
-    return distance(given + group) - distance(given)
+    return cost(assigned + group) - cost(assigned)
 
 
-def _by_fractions(classes: np.ndarray, totals: np.ndarray, fractions: Sequence[float]) -> np.ndarray:
+def _counts_from_fractions(classes: np.ndarray, totals: np.ndarray, fractions: Sequence[float]) -> np.ndarray:
+    """Return the number of images for every part and class (3, n_classes)."""
     shares = np.asarray(fractions, dtype=float)
     if shares.shape != (3,) or shares.min() < 0 or shares.sum() > 1 + 1e-9:
-        raise ValueError(f"fractions must be three shares of at most 1 in all, got {tuple(fractions)}.")
+        raise ValueError(
+            f"fractions must be three numbers from 0 to 1 with a sum of at most 1, got {tuple(fractions)}."
+        )
     stops = np.rint(np.cumsum(shares)[:, None] * totals).astype(int)
     wanted = np.diff(stops, axis=0, prepend=0)
     missing = (wanted == 0) & (shares[:, None] > 0)
@@ -178,7 +188,8 @@ def _by_fractions(classes: np.ndarray, totals: np.ndarray, fractions: Sequence[f
     return wanted
 
 
-def _by_counts(classes: np.ndarray, totals: np.ndarray, counts: Sequence[int | None]) -> np.ndarray:
+def _check_counts(classes: np.ndarray, totals: np.ndarray, counts: Sequence[int | None]) -> np.ndarray:
+    """Return the counts for every part and class (3, n_classes), None replaced by the remaining images."""
     if (
         len(counts) != 3
         or sum(count is None for count in counts) > 1

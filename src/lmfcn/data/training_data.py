@@ -1,4 +1,4 @@
-"""Checked training and validation images for `fit`, and their fingerprints."""
+"""Check the training and validation images of `fit`, and compute their fingerprints."""
 
 import base64
 import binascii
@@ -11,13 +11,13 @@ import numpy as np
 
 from lmfcn.data.arrays import RowShape, check_class_sizes, check_labels
 from lmfcn.data.collection import ImageCollection
-from lmfcn.data.framing import AS_IT_IS
+from lmfcn.data.framing import NO_PREPROCESSING
 from lmfcn.data.image_files import CollectionError
-from lmfcn.data.image_form import ImageForm, LoadedImages, as_collection, form_of, load_any
+from lmfcn.data.image_form import ImageForm, LoadedImages, as_collection, load_any, pixel_format_of
 from lmfcn.data.splits import check_groups, hold_out
 
-_AT_ONCE = 64
-_DIGEST_BYTES = 6  # ten thousand images against ten thousand others: one false alarm in a million comparisons
+_HASH_BATCH = 64
+_DIGEST_BYTES = 6  # comparing ten thousand images with ten thousand others gives one false match in a million cases
 
 
 def fingerprint(images: LoadedImages | None, labels: Any) -> str:
@@ -32,8 +32,8 @@ def fingerprint(images: LoadedImages | None, labels: Any) -> str:
     digest = hashlib.blake2b(repr(np.asarray(labels).tolist()).encode(), digest_size=16)
     if isinstance(images, np.ndarray):
         digest.update(repr((images.shape, images.dtype.str)).encode())
-        for start in range(0, len(images), _AT_ONCE):
-            digest.update(np.ascontiguousarray(images[start : start + _AT_ONCE]).data)
+        for start in range(0, len(images), _HASH_BATCH):
+            digest.update(np.ascontiguousarray(images[start : start + _HASH_BATCH]).data)
     elif images is not None:
         for image in images:
             digest.update(repr((image.shape, image.dtype.str)).encode())
@@ -42,7 +42,7 @@ def fingerprint(images: LoadedImages | None, labels: Any) -> str:
 
 
 def image_digests(images: Iterable[np.ndarray]) -> list[bytes]:
-    """Return six bytes for every image (height, width, channels) that depend on each of its pixels."""
+    """Return a digest of six bytes for every image (height, width, channels)."""
     return [
         hashlib.blake2b(
             repr((image.shape, image.dtype.str)).encode() + image.tobytes(), digest_size=_DIGEST_BYTES
@@ -52,7 +52,7 @@ def image_digests(images: Iterable[np.ndarray]) -> list[bytes]:
 
 
 def pack_digests(digests: Iterable[bytes]) -> str:
-    """Return digests as one text, in an order that tells nothing.
+    """Return distinct digests as one text, sorted so that the order of the images is not stored.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def pack_digests(digests: Iterable[bytes]) -> str:
 
 
 def unpack_digests(text: Any) -> set[bytes]:
-    """Return the digests in a text; none if it is not one of `pack_digests`."""
+    """Return the digests in a text from `pack_digests`, or an empty set for any other value."""
     try:
         packed = base64.b64decode(text, validate=True)
     except (TypeError, ValueError, binascii.Error):
@@ -76,7 +76,7 @@ def unpack_digests(text: Any) -> set[bytes]:
 class LabelledImages:
     """Images (n, h, w, c) with their class numbers (n,), their groups (n,) or None, and their positions (n,) in X.
 
-    Validation images that were given beside X have the positions that would follow those of X.
+    The positions of validation images that were given separately follow those of X.
     """
 
     images: LoadedImages
@@ -87,15 +87,15 @@ class LabelledImages:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def subset(self, chosen: np.ndarray) -> "LabelledImages":
-        """Return the images at some indices."""
-        groups = None if self.groups is None else self.groups[chosen]
-        return LabelledImages(self.images[chosen], self.numbers[chosen], groups, self.positions[chosen])
+    def subset(self, indices: np.ndarray) -> "LabelledImages":
+        """Return the images at the given indices."""
+        groups = None if self.groups is None else self.groups[indices]
+        return LabelledImages(self.images[indices], self.numbers[indices], groups, self.positions[indices])
 
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Checked images with class numbers, and what a model must remember of them.
+    """Checked training and validation images with their classes and form.
 
     Attributes
     ----------
@@ -104,9 +104,9 @@ class TrainingData:
     form : ImageForm
         The form of every image.
     train : LabelledImages
-        What to train on.
+        Images to train on.
     validation : LabelledImages or None
-        What to choose the epoch by.
+        Images to select the epoch with.
     """
 
     classes: np.ndarray
@@ -115,12 +115,12 @@ class TrainingData:
     validation: LabelledImages | None
 
     def fingerprint(self) -> str:
-        """Return a text that changes with any pixel, label, or the division into training and validation."""
+        """Return a text that depends on every pixel, every label and the split into training and validation."""
         texts = [fingerprint(part.images, self.classes[part.numbers]) for part in self._parts]
         return texts[0] if len(texts) == 1 else fingerprint(None, texts)
 
     def digests(self) -> str:
-        """Return a text by which every image can be known again, a few bytes each."""
+        """Return the digests of all images as one text, by which training images can be recognised."""
         return pack_digests(digest for part in self._parts for digest in image_digests(part.images))
 
     @property
@@ -139,7 +139,7 @@ def check_training_data(
     row_shape: RowShape | None = None,
     verbose: bool = False,
 ) -> TrainingData:
-    """Check images and labels, and hold out `fraction` of them unless a validation set is given."""
+    """Check images and labels, and hold out `fraction` of them if no validation set is given."""
     X = as_collection(X)
     images = load_any(X, row_shape=row_shape, verbose=verbose)
     if isinstance(X, ImageCollection):
@@ -148,20 +148,22 @@ def check_training_data(
         raise ValueError("y is missing: fit needs a label for every image, as y or in the collection.")
     classes, numbers = check_labels(y, len(images))
     groups = None if groups is None else check_groups(groups, len(images))
-    form = ImageForm(*form_of(images), X.frame if isinstance(X, ImageCollection) else AS_IT_IS, row_shape)
-    everything = LabelledImages(images, numbers, groups, np.arange(len(images)))
+    form = ImageForm(
+        *pixel_format_of(images), X.preprocessing if isinstance(X, ImageCollection) else NO_PREPROCESSING, row_shape
+    )
+    all_images = LabelledImages(images, numbers, groups, np.arange(len(images)))
     if validation is not None:
         check_class_sizes(classes, numbers, smallest=2)
         checked = _check_validation(validation, form, classes, len(images))
         _check_no_shared_group(groups, checked.groups)
-        return TrainingData(classes, form, everything, checked)
+        return TrainingData(classes, form, all_images, checked)
     if fraction == 0:
         check_class_sizes(classes, numbers, smallest=2)
-        return TrainingData(classes, form, everything, None)
+        return TrainingData(classes, form, all_images, None)
     check_class_sizes(classes, numbers, smallest=3, reason=" (one of them for validation, or validation_fraction=0)")
-    chosen, held_out = hold_out(numbers, fraction, random, groups)
-    check_class_sizes(classes, numbers[chosen], smallest=2, reason=" after the validation images are held out")
-    return TrainingData(classes, form, everything.subset(chosen), everything.subset(held_out))
+    remaining, held_out = hold_out(numbers, fraction, random, groups)
+    check_class_sizes(classes, numbers[remaining], smallest=2, reason=" after the validation images are held out")
+    return TrainingData(classes, form, all_images.subset(remaining), all_images.subset(held_out))
 
 
 def _check_validation(validation: Any, form: ImageForm, classes: np.ndarray, n_before: int) -> LabelledImages:
@@ -175,14 +177,14 @@ def _check_validation(validation: Any, form: ImageForm, classes: np.ndarray, n_b
         found, numbers = check_labels(validation[1], len(images))
         groups = None if groups is None else check_groups(groups, len(images))
     except CollectionError:
-        raise  # names its files
+        raise  # the message names the files
     except ValueError as error:
         raise ValueError(f"In the validation images: {error}") from error
-    unlike = sorted(set(found.tolist()) ^ set(classes.tolist()), key=str)
-    if unlike:
+    different = sorted(set(found.tolist()) ^ set(classes.tolist()), key=str)
+    if different:
         raise ValueError(
             f"The validation labels must be those of the training images, {classes.tolist()};"
-            f" on one side only: {unlike}."
+            f" only in one of them: {different}."
         )
     return LabelledImages(images, numbers, groups, n_before + np.arange(len(images)))
 
@@ -194,5 +196,5 @@ def _check_no_shared_group(groups: np.ndarray | None, validation_groups: np.ndar
     if shared:
         raise ValueError(
             f"{len(shared)} groups have training and validation images, among them {shared[:3]};"
-            " divide the images by group, or hand over X alone and let fit hold some out."
+            " split the images by group, or give X alone and let fit hold out validation images."
         )

@@ -1,10 +1,10 @@
-"""Audit a training set: images that are likely mislabelled or duplicated, ranked."""
+"""Audit a training set: rank its images by how likely they are mislabelled, and find near-identical images."""
 
 import csv
 import io
 import math
+from collections import defaultdict
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +38,18 @@ def latents_for_audit(
     quick: bool = False,
     verbose: bool = False,
 ) -> tuple[np.ndarray, str]:
-    """Return latents (n, phi) of labelled images, and a sentence about where they come from.
+    """Return latents (n, phi) of labelled images, and a sentence that says which network encoded them.
 
     Parameters
     ----------
     images : ImageCollection
     model : Path, optional
-        File of a fitted model; without one, a model is trained on the images.
+        File of a fitted model; by default a model is trained on the images.
     seed : int
     device : str
-        Where to encode, and to train if need be.
+        Device for encoding and training.
     quick : bool
-        Take the untrained network, which knows no labels, and train nothing.
+        Use an untrained network, which has not seen the labels.
     verbose : bool
         Show progress.
     """
@@ -69,17 +69,19 @@ def latents_for_audit(
 
 
 REPEATS = 5
-"""Cross-validations, each with other folds, that every image is judged by."""
+"""Number of cross-validations, each with other folds."""
 
-NEAR = 0.1
-"""Latents are near-identical if their distance is below this share of the median distance to the nearest neighbour."""
+NEAR_IDENTICAL = 0.1
+"""Latents are near-identical if their distance is at most this fraction of the median nearest-neighbour distance."""
 
-_AT_BOUND = 1 - 1e-6
+_AT_BOUND = 1 - 1e-6  # fraction of C above which a coefficient is at its bound
+
+Group = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What is doubtful about the labels of images.
+    """Evidence for wrong labels and near-identical images in a training set.
 
     Attributes
     ----------
@@ -88,17 +90,20 @@ class Audit:
     numbers : array of int (n,)
         The given class of each image, as a position in `classes`.
     probabilities : array (n, n_classes)
-        Of each class by SVMs that had not learnt from the image, mean over all repeats; NaN for the images of a class
-        (or of a group with one) that is too small to take any of them away.
+        Cross-validated probability of each class, mean over all repeats; NaN for images that cannot be held out
+        because their class (or a class in their group) is too small.
     misclassified : array (n,)
-        Share of the repeats in which such an SVM predicted another class than the given one.
+        Fraction of the repeats in which the cross-validated SVM predicted another class than the given one.
     bounded : array of bool (n,)
         Whether the image violates the margin of the SVM on all images: a support vector at its bound.
-    twins : list of pairs of int
-        Images with near-identical latents, the nearest first; the smaller position comes first in each.
+    near_identical : list of tuple of int
+        Groups of images that are linked by near-identical latents, each in ascending order; the group with the
+        smallest distance comes first.
+    near_identical_to : array of int (n,)
+        The nearest near-identical image of each image, one of another class if there is any; -1 if there is none.
     order : array of int (n,)
-        All images, the most doubtful first: near-identical to an image of another class, then by the probability of
-        the given class.
+        All images, the most doubtful label first: images that are near-identical to an image of another class, then
+        by the probability of the given class.
     """
 
     classes: np.ndarray
@@ -106,32 +111,32 @@ class Audit:
     probabilities: np.ndarray
     misclassified: np.ndarray
     bounded: np.ndarray
-    twins: list[tuple[int, int]]
+    near_identical: list[Group]
+    near_identical_to: np.ndarray
     order: np.ndarray
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     @property
-    def conflicts(self) -> list[tuple[int, int]]:
-        """The twins of which the two have different labels: one of these is wrong, or the classes overlap."""
-        return [pair for pair in self.twins if self.numbers[pair[0]] != self.numbers[pair[1]]]
+    def conflicting(self) -> np.ndarray:
+        """Whether each image (n,) is near-identical to one of another class: a label is wrong, or classes overlap."""
+        return _find_conflicting(self.numbers, self.near_identical_to)
 
     @property
-    def given(self) -> np.ndarray:
+    def given_probability(self) -> np.ndarray:
         """The probability (n,) of the given class of each image."""
         return self.probabilities[np.arange(len(self)), self.numbers]
 
     @property
     def likeliest(self) -> np.ndarray:
-        """The most probable class (n,) of each image, the given one where nothing is known."""
-        return np.where(np.isnan(self.given), self.numbers, self.probabilities.argmax(axis=1))
+        """The most probable class (n,) of each image, or the given class if the image was not held out."""
+        return np.where(np.isnan(self.given_probability), self.numbers, self.probabilities.argmax(axis=1))
 
     @property
     def suspects(self) -> np.ndarray:
-        """The images, most doubtful first, that look like another class or are twins of an image of another class."""
-        doubtful = self.likeliest != self.numbers
-        doubtful[[position for pair in self.conflicts for position in pair]] = True
+        """Images that look like another class or are near-identical to one of another class, most doubtful first."""
+        doubtful = (self.likeliest != self.numbers) | self.conflicting
         return self.order[doubtful[self.order]]
 
 
@@ -143,23 +148,23 @@ def audit(
     *,
     verbose: bool = False,
 ) -> Audit:
-    """Look for doubtful labels with the latents of images.
+    """Find doubtful labels and near-identical images by the latents of images.
 
     Parameters
     ----------
     latents : array (n, phi)
-        As `TextureModel.latents` gives them; not whitened by the labels that are in doubt, as those of `transform` are.
+        From `TextureModel.latents`. Those of `transform` are unsuitable: they are whitened with the labels in question.
     labels : array-like (n,)
     groups : array-like (n,), optional
-        Images of one group are judged by SVMs that have seen none of them.
+        Images of one group are held out together.
     repeats : int
-        Cross-validations, each with other folds.
+        Number of cross-validations, each with other folds.
     verbose : bool
         Show a progress bar.
 
     Examples
     --------
-    Ten points on each of two sides, and one with the label of the other side:
+    Two clusters of ten points, and one more point with the label of the other cluster:
 
     >>> random = np.random.default_rng(0)
     >>> latents = np.concatenate([random.normal(-3, 1, (10, 2)), random.normal(3, 1, (11, 2))])
@@ -178,50 +183,78 @@ def audit(
     rule = Rule(settings.C)
     kernel, targets = rbf_kernel(squared, gamma_from_scale(there)), torch.from_numpy(numbers)
     folds = [judging_folds(numbers, np.random.default_rng(repeat), groups) for repeat in range(repeats)]
-    chances, misclassified = _judge(rule, kernel, targets, folds, verbose=verbose)
-    twins = near_pairs(squared)
+    chances, misclassified = _cross_validate(rule, kernel, targets, folds, verbose=verbose)
+    near_identical, near_identical_to = find_near_identical(squared, numbers)
+    conflicting = _find_conflicting(numbers, near_identical_to)
     return Audit(
         classes=classes,
         numbers=numbers,
         probabilities=chances,
         misclassified=misclassified,
         bounded=_at_bound(rule, kernel, targets),
-        twins=twins,
-        order=_ranked(chances[np.arange(len(numbers)), numbers], numbers, twins),
+        near_identical=near_identical,
+        near_identical_to=near_identical_to,
+        order=_rank(chances[np.arange(len(numbers)), numbers], conflicting),
     )
 
 
-def near_pairs(squared: Tensor) -> list[tuple[int, int]]:
-    """Return the pairs that are far nearer to each other than neighbours usually are, the nearest first.
+def find_near_identical(squared: Tensor, numbers: np.ndarray) -> tuple[list[Group], np.ndarray]:
+    """Return groups of near-identical images, and the nearest near-identical image (n,) of each image or -1.
+
+    Groups need memory in proportion to the images; pairs would need its square if many images are equal.
 
     Parameters
     ----------
     squared : Tensor (n, n)
-        Squared distances.
+        Squared distances of the latents.
+    numbers : array of int (n,)
+        Class numbers; an image of another class is preferred as the nearest image.
     """
-    apart = squared.clone().fill_diagonal_(float("inf"))
-    limit = NEAR**2 * float(apart.min(dim=1).values.median())
-    first, second = torch.triu(apart <= limit, diagonal=1).nonzero(as_tuple=True)
-    order = apart[first, second].argsort(stable=True)
-    return list(zip(first[order].tolist(), second[order].tolist(), strict=True))
+    off_diagonal = squared.clone().fill_diagonal_(float("inf"))
+    limit = NEAR_IDENTICAL**2 * float(off_diagonal.min(dim=1).values.median())
+    distances = off_diagonal.numpy()
+    near = np.triu(distances <= limit, k=1)
+    near |= near.T
+    labels, nearest = np.arange(len(near)), np.full(len(near), -1)
+    smallest = np.full(len(near), np.inf)
+    for position in np.flatnonzero(near.any(axis=1)).tolist():
+        others = np.flatnonzero(near[position])
+        between = distances[np.minimum(others, position), np.maximum(others, position)]
+        nearest[position] = others[np.lexsort((between, numbers[others] == numbers[position]))[0]]
+        smallest[position] = between.min()
+        labels[np.isin(labels, labels[others])] = labels[position]
+    return _group_by_label(labels, smallest), nearest
 
 
-def _judge(
+def _group_by_label(labels: np.ndarray, smallest: np.ndarray) -> list[Group]:
+    """Return the groups (positions with equal labels) of several images, by their smallest distance."""
+    members: dict[int, list[int]] = defaultdict(list)
+    for position, label in enumerate(labels.tolist()):
+        members[label].append(position)
+    groups = [tuple(positions) for positions in members.values() if len(positions) > 1]
+    return sorted(groups, key=lambda group: (smallest[list(group)].min(), group[0]))
+
+
+def _find_conflicting(numbers: np.ndarray, near_identical_to: np.ndarray) -> np.ndarray:
+    return (near_identical_to >= 0) & (numbers[near_identical_to] != numbers)
+
+
+def _cross_validate(
     rule: Rule, kernel: Tensor, targets: Tensor, repeats: list[np.ndarray], *, verbose: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return means over the repeats, each with its folds (n,): probabilities (n, n_classes) and shares wrong (n,)."""
-    judged, wrong = [], []
+    """Return probabilities (n, n_classes) and error rates (n,), averaged over repeats with different folds (n,)."""
+    predictions, errors = [], []
     with item_progress("Cross-validation", len(repeats), visible=verbose) as advance:
         for folds in repeats:
-            predicted, missed = _held_out(rule, kernel, targets, torch.from_numpy(folds))
-            judged.append(predicted)
-            wrong.append(missed)
+            predicted, wrong = _held_out(rule, kernel, targets, torch.from_numpy(folds))
+            predictions.append(predicted)
+            errors.append(wrong)
             advance()
-    return np.mean(judged, axis=0), np.mean(wrong, axis=0)
+    return np.mean(predictions, axis=0), np.mean(errors, axis=0)
 
 
 def _held_out(rule: Rule, kernel: Tensor, targets: Tensor, folds: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Return probabilities (n, n_classes) and whether they are wrong (n,), NaN and 0 where nobody is held out."""
+    """Return cross-validated probabilities (n, n_classes) and errors (n,); NaN and 0 for images never held out."""
     _, scores = choose_rule([(rule, fixed(kernel))], targets, folds)
     held_out = (folds != ALWAYS).numpy()
     predicted = np.full((len(targets), int(targets.max()) + 1), np.nan)
@@ -234,7 +267,7 @@ def _held_out(rule: Rule, kernel: Tensor, targets: Tensor, folds: Tensor) -> tup
 
 
 def _at_bound(rule: Rule, kernel: Tensor, targets: Tensor) -> np.ndarray:
-    """Tell which images (n,) violate the margin of the SVM of their own class."""
+    """Return which images (n,) violate the margin of the SVM of their own class."""
     margin = rule.fit(kernel, targets)
     own = targets[margin.support] if margin.coefficients.shape[1] > 1 else torch.zeros_like(margin.support)
     coefficients = margin.coefficients[torch.arange(len(own)), own].abs()
@@ -243,12 +276,9 @@ def _at_bound(rule: Rule, kernel: Tensor, targets: Tensor) -> np.ndarray:
     return bounded
 
 
-def _ranked(given: np.ndarray, numbers: np.ndarray, twins: list[tuple[int, int]]) -> np.ndarray:
-    certain = np.zeros(len(given), dtype=bool)
-    for first, second in twins:
-        if numbers[first] != numbers[second]:
-            certain[[first, second]] = True
-    return np.lexsort((np.nan_to_num(given, nan=1.0), ~certain))
+def _rank(given_probability: np.ndarray, conflicting: np.ndarray) -> np.ndarray:
+    """Return all images: conflicting ones first, then by the probability of the given class."""
+    return np.lexsort((np.nan_to_num(given_probability, nan=1.0), ~conflicting))
 
 
 COLUMNS = (
@@ -267,51 +297,45 @@ COLUMNS = (
 
 
 @dataclass(frozen=True)
-class Audited:
-    """An audit with the names of its images (n), and a sentence about the latents that it rests on."""
+class NamedAudit:
+    """An audit with the names of its images (n), and a sentence that says which network encoded them."""
 
     found: Audit
     names: list[str]
     latents_from: str
 
-    @cached_property
-    def twin_of(self) -> dict[int, int]:
-        """The near-identical image of each image that has one: of another class if there is one, else the nearest."""
-        twins: dict[int, int] = {}
-        for first, second in [*self.found.conflicts, *self.found.twins]:
-            twins.setdefault(first, second)
-            twins.setdefault(second, first)
-        return twins
 
-
-def doubts(audited: Audited, position: int) -> list[str]:
-    """Say in words what is doubtful about an image.
+def describe_issues(audited: NamedAudit, position: int) -> list[str]:
+    """Return short sentences that say why the label of an image is doubtful.
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from lmfcn.explain.audit import audit
     >>> found = audit(np.array([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2], [5.3]]), list("aaabbba"))
-    >>> doubts(Audited(found, list("tuvwxyz"), ""), 6)[0][:16]
+    >>> describe_issues(NamedAudit(found, list("tuvwxyz"), ""), 6)[0][:16]
     'looks like b (0.'
     """
     found, sentences = audited.found, []
     likeliest, number = found.likeliest[position], found.numbers[position]
     if likeliest != number:
-        chance, given = found.probabilities[position, likeliest], found.given[position]
+        chance, given = found.probabilities[position, likeliest], found.given_probability[position]
         sentences.append(f"looks like {found.classes[likeliest]} ({chance:.2f}, the given label {given:.2f})")
-    twin = audited.twin_of.get(position)
-    if twin is not None:
-        same = found.numbers[twin] == number
-        label = "of the same class" if same else f"which is labelled {found.classes[found.numbers[twin]]}"
-        sentences.append(f"near-identical to {audited.names[twin]}, {label}")
+    other = int(found.near_identical_to[position])
+    if other >= 0:
+        same = found.numbers[other] == number
+        label = "of the same class" if same else f"which is labelled {found.classes[found.numbers[other]]}"
+        sentences.append(f"near-identical to {audited.names[other]}, {label}")
     if found.bounded[position]:
         sentences.append("violates the margin")
     return sentences
 
 
-def write_audit_table(audited: Audited, path: Path) -> None:
-    """Write all images, the most doubtful first, as CSV; whole or not at all."""
+def group_noun(groups: list[Group]) -> str:
+    """Return "pair" if all groups have two members, else "group"."""
+    return "pair" if all(len(group) == 2 for group in groups) else "group"
+
+
+def write_audit_table(audited: NamedAudit, path: Path) -> None:
+    """Write a CSV file of all images, the most doubtful label first."""
     found, text = audited.found, io.StringIO()
     suspects = set(found.suspects.tolist())
     writer = csv.writer(text, lineterminator="\n")
@@ -321,25 +345,25 @@ def write_audit_table(audited: Audited, path: Path) -> None:
     write_text(path, text.getvalue())
 
 
-def _row(audited: Audited, position: int, *, suspect: bool) -> list[str]:
+def _row(audited: NamedAudit, position: int, *, suspect: bool) -> list[str]:
     found = audited.found
-    likeliest, twin = found.likeliest[position], audited.twin_of.get(position)
+    likeliest, other = found.likeliest[position], int(found.near_identical_to[position])
     return [
         str(found.classes[found.numbers[position]]),
-        _yes(suspect),
-        _share(found.given[position]),
+        _yes_no(suspect),
+        _format(found.given_probability[position]),
         str(found.classes[likeliest]),
-        _share(found.probabilities[position, likeliest]),
-        _share(found.misclassified[position]),
-        _yes(bool(found.bounded[position])),
-        "" if twin is None else audited.names[twin],
-        "" if twin is None else str(found.classes[found.numbers[twin]]),
+        _format(found.probabilities[position, likeliest]),
+        _format(found.misclassified[position]),
+        _yes_no(bool(found.bounded[position])),
+        "" if other < 0 else audited.names[other],
+        "" if other < 0 else str(found.classes[found.numbers[other]]),
     ]
 
 
-def _share(value: float) -> str:
+def _format(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.4f}"
 
 
-def _yes(value: bool) -> str:
+def _yes_no(value: bool) -> str:
     return "yes" if value else "no"

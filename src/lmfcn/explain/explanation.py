@@ -35,19 +35,19 @@ class Deciding:
     intercept: float
     weights: np.ndarray
 
-    def for_it(self, top: int = 5) -> np.ndarray:
+    def supporting(self, top: int = 5) -> np.ndarray:
         """Return the support vectors that add most to the value, at most `top`, the strongest first."""
         order = np.argsort(-self.weights, kind="stable")[:top]
         return order[self.weights[order] > 0]
 
-    def against_it(self, top: int = 5) -> np.ndarray:
+    def opposing(self, top: int = 5) -> np.ndarray:
         """Return the support vectors that take most from the value, at most `top`, the strongest first."""
         order = np.argsort(self.weights, kind="stable")[:top]
         return order[self.weights[order] < 0]
 
     def rest(self, top: int = 5) -> float:
         """Return the sum of the weights of all support vectors that neither list names."""
-        named = np.concatenate([self.for_it(top), self.against_it(top)])
+        named = np.concatenate([self.supporting(top), self.opposing(top)])
         return float(np.delete(self.weights, named).sum())
 
 
@@ -111,7 +111,7 @@ class Explanation:
     value : float
         Its decision value: `intercept`, the weights of all deciding images, and `rest`.
     intercept : float
-    for_it, against_it : list of DecidingImage
+    supporting, opposing : list of DecidingImage
         The strongest first.
     rest : float
         Sum of the weights of the `n_rest` other support vectors.
@@ -129,8 +129,8 @@ class Explanation:
     explained: str
     value: float
     intercept: float
-    for_it: list[DecidingImage]
-    against_it: list[DecidingImage]
+    supporting: list[DecidingImage]
+    opposing: list[DecidingImage]
     rest: float
     n_rest: int
     map: ScoreMap
@@ -146,8 +146,8 @@ class Explanation:
             "explained": self.explained,
             "value": self.value,
             "intercept": self.intercept,
-            "for": [_entry(image) for image in self.for_it],
-            "against": [_entry(image) for image in self.against_it],
+            "for": [_entry(image) for image in self.supporting],
+            "against": [_entry(image) for image in self.opposing],
             "rest": {"weight": self.rest, "support_vectors": self.n_rest},
             "map": {"base": self.map.base, "smallest": self.map.values.min(), "largest": self.map.values.max()},
             "place": self.place,
@@ -177,7 +177,7 @@ def explain(
     >>> X, y = make_gaussians(n_per_class=10, size=16, random_state=0)
     >>> classifier = LMFCNClassifier(epochs=1, latent_dim=4, random_state=0).fit(X, y)
     >>> found = explain(classifier.model_, X[0], Gallery.of(classifier, X, y), top=2)
-    >>> images = found.for_it + found.against_it
+    >>> images = found.supporting + found.opposing
     >>> bool(abs(sum(image.weight for image in images) + found.rest + found.intercept - found.value) < 1e-9)
     True
     """
@@ -193,7 +193,7 @@ def explain(
     best = classes[int(predicted.argmax())]
     found = deciding(model, latent, best if label is None else label)
     listed = _named(model, gallery, found.weights)
-    strongest, weakest = found.for_it(top).tolist(), found.against_it(top).tolist()
+    strongest, weakest = found.supporting(top).tolist(), found.opposing(top).tolist()
     return Explanation(
         label=best,
         probabilities={classes[i]: float(predicted[0, i]) for i in np.argsort(-predicted[0], kind="stable")},
@@ -201,8 +201,8 @@ def explain(
         explained=str(found.label),
         value=found.value,
         intercept=found.intercept,
-        for_it=[listed[i] for i in strongest],
-        against_it=[listed[i] for i in weakest],
+        supporting=[listed[i] for i in strongest],
+        opposing=[listed[i] for i in weakest],
         rest=found.rest(top),
         n_rest=len(listed) - len(strongest) - len(weakest),
         map=score_map(model, image, found.label, latent=latent),

@@ -16,7 +16,7 @@ from torch import Tensor
 from lmfcn.compute.encode import encode
 from lmfcn.data.arrays import as_entries
 from lmfcn.data.collection import ImageCollection
-from lmfcn.data.framing import THUMBNAIL, thumbnail
+from lmfcn.data.framing import THUMBNAIL_SIDE, make_thumbnail
 from lmfcn.data.image_form import LoadedImages, as_collection
 from lmfcn.model import TextureModel
 from lmfcn.util.tensor_files import FileError, read_tensors, write_tensors
@@ -143,7 +143,7 @@ class Gallery:
             numbers=numbers,
             latents=np.concatenate([part.latents for part in parts]),
             support=np.asarray(classifier.support_, dtype=np.int64),
-            pictures=[thumbnail(image) for part in parts for image in _each(part.images)],
+            pictures=[make_thumbnail(image) for part in parts for image in _each(part.images)],
         )
         _check_trained_on(classifier.model_, gallery)
         return gallery
@@ -340,9 +340,9 @@ def _cut(pixels: np.ndarray, ends: np.ndarray) -> list[bytes]:
     for picture in pictures:
         try:
             with Image.open(io.BytesIO(picture), formats=["JPEG"]) as opened:
-                sound = max(opened.size) <= THUMBNAIL
+                sound = max(opened.size) <= THUMBNAIL_SIDE
         except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError) as error:
             raise ValueError("One of its pictures is not a JPEG file.") from error
         if not sound:
-            raise ValueError(f"One of its pictures is larger than {THUMBNAIL} pixels.")
+            raise ValueError(f"One of its pictures is larger than {THUMBNAIL_SIDE} pixels.")
     return pictures

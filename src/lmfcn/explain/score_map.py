@@ -69,7 +69,7 @@ class ClassScore:
         """Return the score of a latent (phi,)."""
         return float(self.weights(latent).sum()) + self.intercept
 
-    def mean_slope(self, latent: Tensor) -> Tensor:
+    def mean_gradient(self, latent: Tensor) -> Tensor:
         """Return the gradient (phi,) of the score, averaged over the straight way from the origin to a latent (phi,).
 
         Its product with the latent is the score of the latent minus that of the origin, exactly: the integral of a
@@ -168,7 +168,7 @@ def score_map(
     """Spread the decision value of a class over the pixels of an image.
 
     Latents are means of maps over the image, and the decision value is a constant plus a mean slope times the latents
-    (`ClassScore.mean_slope`), so every position adds a share; docs/explanations.md derives it. Nothing is approximated.
+    (`ClassScore.mean_gradient`), so every position adds a share; docs/explanations.md derives it. Nothing is approximated.
 
     Parameters
     ----------
@@ -196,12 +196,12 @@ def score_map(
     number = class_number(model.classes, label)
     score, scale = ClassScore.of(model.decision, number), model.decision.scale
     there = scale.apply(raw_latents(model, image))[0].cpu() if latent is None else torch.as_tensor(latent)
-    slope = scale.pull_back(score.mean_slope(there))
+    slope = scale.pull_back(score.mean_gradient(there))
     constant = score.value(torch.zeros_like(there))
     blur = BLUR * min(height, width) if blur is None else blur
     values = np.full((height, width), constant - float(slope @ to_cpu_double(scale.mean)))
     for part, slopes in _with_slopes(model, image, slope):
-        rows, columns = spreading(part.shape[1], height, blur), spreading(part.shape[2], width, blur)
+        rows, columns = upsampling_matrix(part.shape[1], height, blur), upsampling_matrix(part.shape[2], width, blur)
         values += rows @ torch.tensordot(slopes, part.double(), dims=1).numpy() @ columns.T
     return ScoreMap(model.classes[number], values, score.value(there), constant)
 
@@ -224,7 +224,7 @@ def _with_slopes(model: TextureModel, image: np.ndarray, slope: Tensor) -> Itera
                 start += len(part)
 
 
-def spreading(n_cells: int, n_pixels: int, blur: float = 0.0) -> np.ndarray:
+def upsampling_matrix(n_cells: int, n_pixels: int, blur: float = 0.0) -> np.ndarray:
     """Return the matrix (n_pixels, n_cells) that spreads a row of cells over a row of pixels and keeps its mean.
 
     Each pixel averages the cells that it lies in. The blur mirrors what would leave the row at its ends, so that
@@ -232,7 +232,7 @@ def spreading(n_cells: int, n_pixels: int, blur: float = 0.0) -> np.ndarray:
 
     Examples
     --------
-    >>> spreading(2, 3).tolist()
+    >>> upsampling_matrix(2, 3).tolist()
     [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
     """
     borders = np.arange(n_cells + 1) * (n_pixels / n_cells)

@@ -227,7 +227,7 @@ def _preprocessing(model: TextureModel) -> dict[str, Any]:
         "pixels": form.pixels,
         "channels": form.channels,
         "smallest_side": SMALLEST_SIDE if form.row_shape is None else 1,
-        **asdict(form.frame),
+        **asdict(form.preprocessing),
         "row_shape": form.row_shape,
     }
 

@@ -13,7 +13,7 @@ import tifffile
 
 from lmfcn.data.arrays import pixel_kind
 from lmfcn.data.framing import describe_channels
-from lmfcn.data.image_files import ImageError, TooManyPixelsError, is_tiff, n_alpha, orientation, usual_pixels
+from lmfcn.data.image_files import ImageError, TooManyPixelsError, is_tiff, n_alpha, orientation, to_supported_pixels
 from lmfcn.data.image_form import ImageForm
 from lmfcn.maps.large_image import (
     ColoredImage,
@@ -93,7 +93,7 @@ class TiledTiff(LargeImage):
         self._cache = TileCache(0 if page.is_tiled or self._in_rows else _CACHED_BYTES)
         self._check(page, levels[level].axes)
         channels = len(self._pages) * int(page.samplesperpixel) - self._alpha
-        kind = pixel_kind(usual_pixels(np.zeros((1, 1, 1), dtype=page.dtype), inverted=False))
+        kind = pixel_kind(to_supported_pixels(np.zeros((1, 1, 1), dtype=page.dtype), inverted=False))
         finest = read_micrometres(tiff)
         micrometres = None if finest is None else finest * sizes[0][1] / sizes[level][1]
         self.size = ImageSize(*sizes[level], channels, kind, sizes, micrometres)
@@ -109,7 +109,7 @@ class TiledTiff(LargeImage):
         if pixels.shape[:2] != tile.shape:
             raise ValueError("the tile is smaller than the file says")
         pixels = pixels[..., : pixels.shape[2] - self._alpha]
-        pixels = usual_pixels(pixels, inverted=self._inverted)
+        pixels = to_supported_pixels(pixels, inverted=self._inverted)
         if pixels.dtype == np.float32 and not np.isfinite(pixels).all():
             raise ValueError("the tile has NaN or infinite pixels")
         return np.ascontiguousarray(pixels)
@@ -336,7 +336,7 @@ def open_view(path: Path, view: View, form: ImageForm) -> LargeImage:
     """Open an image in the form that a model needs."""
     image = open_level(path, view)
     try:
-        image = image if form.frame.color == "keep" else ColoredImage(image, form.frame.color)
+        image = image if form.preprocessing.color == "keep" else ColoredImage(image, form.preprocessing.color)
     except ValueError as error:
         raise ValueError(f"{path}: {error}.") from error
     size = image.size

@@ -150,7 +150,7 @@ def _make_plan(request: MapRequest) -> _Plan:
     view = resolve_view(request.image, request.view, request.resolution)
     image = open_view(request.image, view, model.form)
     mapper = model.mapper()
-    window = mapper.default_window(model.form.frame.size) if request.window is None else request.window
+    window = mapper.default_window(model.form.preprocessing.size) if request.window is None else request.window
     grid = mapper.grid((image.size.height, image.size.width), window, request.stride)
     overview = _overview(request.image, view, image.size.levels)
     with_tissue = view.reader == "openslide" if request.tissue is None else request.tissue
@@ -200,7 +200,7 @@ def _overview(path: Path, view: View, sizes: list[tuple[int, int]]) -> LargeImag
 
 def _notes(plan: _Plan, request: MapRequest) -> list[str]:
     notes = []
-    frame, scale = plan.model.form.frame, plan.settings.view.scale
+    frame, scale = plan.model.form.preprocessing, plan.settings.view.scale
     if frame.fit == "resize" and frame.size is not None and scale == 1:
         notes.append(
             f"The model was trained on images that had been resized to {frame.size[0]}x{frame.size[1]} pixels; if they"

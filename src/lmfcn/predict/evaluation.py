@@ -1,4 +1,4 @@
-"""Evaluate predictions: accuracies with confidence intervals, confusions, calibration, coverage."""
+"""Evaluate predictions: accuracies with confidence intervals, confusion matrix, calibration, coverage."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -12,16 +12,19 @@ from lmfcn.data.training_data import image_digests, unpack_digests
 from lmfcn.model import TextureModel
 from lmfcn.training.calibration import expected_calibration_error
 
+COVERAGES = (0.8, 0.9, 0.95)
+"""Target coverages of the prediction sets that an evaluation measures."""
+
 N_RESAMPLES = 20_000
-N_RESAMPLES_OF_GROUPS = 4000
+N_GROUP_RESAMPLES = 4000
 CONFIDENCE = 0.95
-_DRAWN_AT_ONCE = 2_000_000
-_PRIOR = 0.5
+_MAX_DRAWN = 2_000_000
+_PRIOR = 0.5  # of Jeffreys, added to hits and misses
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A share of `n` images with the ends of its 95 % interval."""
+    """A fraction of `n` images with the bounds of its 95 % interval."""
 
     value: float
     low: float
@@ -29,102 +32,31 @@ class Estimate:
     n: int
 
 
-def balanced_recall(
-    numbers: np.ndarray, right: np.ndarray, groups: np.ndarray | None = None
-) -> tuple[Estimate, dict[int, Estimate]]:
-    """Return the mean recall over the classes that occur, and the recall of each, with intervals.
-
-    The intervals are those of a Bayesian bootstrap: images (or groups, whose images stand and fall together) get random
-    weights. Half an image that is recognised and half a one that is not (Jeffreys' prior) are added to every class, so
-    that a class without errors does not count as certain. The generator has a fixed seed: same input, same interval.
-
-    Parameters
-    ----------
-    numbers : array (n,)
-        True class of every image.
-    right : array (n,) of bool
-        Whether it was recognised.
-    groups : array (n,), optional
-
-    Examples
-    --------
-    >>> numbers = np.repeat([0, 1], 50)
-    >>> balanced, recalls = balanced_recall(numbers, np.arange(100) < 95)
-    >>> balanced.value, recalls[0].value, recalls[1].value
-    (0.95, 1.0, 0.9)
-    >>> balanced.low < 0.95 < balanced.high < 1
-    True
-    """
-    occurring = np.unique(numbers)
-    totals = np.array([(numbers == number).sum() for number in occurring])
-    hits = np.array([right[numbers == number].sum() for number in occurring])
-    random = np.random.default_rng(0)
-    if groups is None:
-        shape = (N_RESAMPLES, len(occurring))
-        drawn = random.beta(hits + _PRIOR, totals - hits + _PRIOR, size=shape)
-    else:
-        per_group = [_per_group(numbers, chosen, groups, occurring) for chosen in (right, np.full(len(right), True))]
-        drawn = np.concatenate(list(_draw_groups(per_group[0], per_group[1], random)))
-    shares = hits / totals
-    recalls = {
-        int(number): _estimate(shares[i], drawn[:, i], int(totals[i])) for i, number in enumerate(occurring.tolist())
-    }
-    return _estimate(float(shares.mean()), drawn.mean(axis=1), len(numbers)), recalls
-
-
-def _per_group(numbers: np.ndarray, chosen: np.ndarray, groups: np.ndarray, occurring: np.ndarray) -> np.ndarray:
-    """Return how many of the chosen images each group has in each class (n_groups, n_occurring)."""
-    names, membership = np.unique(groups, return_inverse=True)
-    counts = np.zeros((len(names), len(occurring)))
-    np.add.at(counts, (membership[chosen], np.searchsorted(occurring, numbers[chosen])), 1)
-    return counts
-
-
-def _draw_groups(hits: np.ndarray, totals: np.ndarray, random: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield recalls (r, n_classes) under random weights of the groups; the prior counts as groups of mean size."""
-    sizes = totals.sum(axis=0) / (totals > 0).sum(axis=0)
-    at_once = max(1, _DRAWN_AT_ONCE // len(totals))
-    for start in range(0, N_RESAMPLES_OF_GROUPS, at_once):
-        n_drawn = min(at_once, N_RESAMPLES_OF_GROUPS - start)
-        weights = random.standard_exponential((n_drawn, len(totals)))
-        good, bad = random.gamma(_PRIOR, size=(2, n_drawn, len(sizes))) * sizes
-        yield (weights @ hits + good) / (weights @ totals + good + bad)
-
-
-def _estimate(value: float, drawn: np.ndarray, n_images: int) -> Estimate:
-    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
-    return Estimate(float(value), min(float(low), float(value)), max(float(high), float(value)), n_images)
-
-
-COVERAGES = (0.8, 0.9, 0.95)
-"""Coverages of prediction sets that an evaluation looks at."""
-
-
 @dataclass(frozen=True)
 class Coverage:
-    """The coverage that prediction sets aimed at (`promised`), the coverage found, and their mean number of classes."""
+    """Target and measured coverage of prediction sets, and their mean number of classes."""
 
-    promised: float
+    target: float
     found: float
     mean_size: float
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What is known about a model after it has been tried on labelled images.
+    """Results of a model on labelled images.
 
     Attributes
     ----------
     classes : list of str
     n_groups : int or None
-        Groups that the images belong to; intervals then are those of drawing groups, not images.
+        Number of groups, if there are any; the intervals then come from resampling groups, not images.
     accuracy : float
     balanced_accuracy : Estimate
-        The mean of the recalls of all classes that occur.
+        Mean recall of all classes that occur.
     recalls : dict of str to Estimate
-        For each class that occurs, the share of its images that is recognised.
+        Recall of each class that occurs.
     confusion : array (n_classes, n_classes)
-        Images by true class (row) and predicted class (column).
+        Number of images by true class (row) and predicted class (column).
     calibration_error, log_loss, brier_score : float
     coverage : list of Coverage
         Empty for a model without prediction sets.
@@ -143,11 +75,11 @@ class Evaluation:
 
     @property
     def n_images(self) -> int:
-        """Number of images that were looked at."""
+        """Number of evaluated images."""
         return int(self.confusion.sum())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON can hold it."""
+        """Return all values as types that JSON supports."""
         return {
             "n_images": self.n_images,
             "n_groups": self.n_groups,
@@ -158,12 +90,15 @@ class Evaluation:
             "calibration_error": self.calibration_error,
             "log_loss": self.log_loss,
             "brier_score": self.brier_score,
-            "coverage": [vars(coverage) for coverage in self.coverage],
+            "coverage": [
+                {"promised": entry.target, "found": entry.found, "mean_size": entry.mean_size}
+                for entry in self.coverage
+            ],
         }
 
 
 def evaluate(model: TextureModel, images: ImageCollection) -> Evaluation:
-    """Try a model on labelled images; their groups widen the intervals as they should."""
+    """Evaluate a model on labelled images; the intervals take their groups into account."""
     numbers = class_numbers_of(model, images.labels)
     return evaluate_predictions(model, numbers, model.predict_proba(images), images.groups)
 
@@ -171,7 +106,7 @@ def evaluate(model: TextureModel, images: ImageCollection) -> Evaluation:
 def evaluate_predictions(
     model: TextureModel, numbers: np.ndarray, predicted: np.ndarray, groups: np.ndarray | None = None
 ) -> Evaluation:
-    """Compare probabilities (n, n_classes) with true class numbers (n,).
+    """Evaluate probabilities (n, n_classes) against true class numbers (n,).
 
     Examples
     --------
@@ -183,30 +118,30 @@ def evaluate_predictions(
     (40, (2, 2))
     """
     classes = [str(label) for label in model.classes.tolist()]
-    guesses = predicted.argmax(axis=1)
+    predicted_numbers = predicted.argmax(axis=1)
     confusion = np.zeros((len(classes), len(classes)), dtype=int)
-    np.add.at(confusion, (numbers, guesses), 1)
-    balanced, recalls = balanced_recall(numbers, guesses == numbers, groups)
-    true = predicted[np.arange(len(numbers)), numbers]
-    wanted = np.eye(len(classes))[numbers]
+    np.add.at(confusion, (numbers, predicted_numbers), 1)
+    balanced, recalls = balanced_recall(numbers, predicted_numbers == numbers, groups)
+    true_probabilities = predicted[np.arange(len(numbers)), numbers]
+    one_hot = np.eye(len(classes))[numbers]
     return Evaluation(
         classes=classes,
         n_groups=None if groups is None else len(np.unique(groups)),
-        accuracy=float((guesses == numbers).mean()),
+        accuracy=float((predicted_numbers == numbers).mean()),
         balanced_accuracy=balanced,
         recalls={classes[number]: recall for number, recall in recalls.items()},
         confusion=confusion,
         calibration_error=expected_calibration_error(torch.from_numpy(numbers), torch.from_numpy(predicted)),
-        log_loss=float(-np.log(np.maximum(true, np.finfo(float).tiny)).mean()),
-        brier_score=float(np.square(predicted - wanted).sum(axis=1).mean()),
-        coverage=_coverage(model, numbers, predicted),
+        log_loss=float(-np.log(np.maximum(true_probabilities, np.finfo(float).tiny)).mean()),
+        brier_score=float(np.square(predicted - one_hot).sum(axis=1).mean()),
+        coverage=_measure_coverage(model, numbers, predicted),
     )
 
 
 def class_numbers_of(model: TextureModel, labels: Any) -> np.ndarray:
-    """Return the class number (n,) of every label, or name the labels that the model does not know.
+    """Return the class number (n,) of every label, or raise an error that names unknown labels.
 
-    Labels are compared as text: a folder has no numbers for names.
+    Labels are compared as text, since names of folders are text even if the model was fitted on numbers.
     """
     if labels is None:
         raise ValueError("The images have no labels; an evaluation needs the class of every image.")
@@ -221,19 +156,92 @@ def class_numbers_of(model: TextureModel, labels: Any) -> np.ndarray:
 
 
 def count_training_images(model: TextureModel, images: ImageCollection) -> int | None:
-    """Return how many images the model was fitted on, pixel by pixel; None if its file does not tell."""
+    """Return how many of the images the model was trained on; None if the model file holds no digests.
+
+    Only images with exactly the same pixels are counted.
+    """
     known = unpack_digests(model.record.get("image_digests"))
     if not known:
         return None
-    return sum(digest in known for digest in image_digests(images.framed_for_model(model.form.frame)))
+    return sum(digest in known for digest in image_digests(images.preprocessed_for_model(model.form.preprocessing)))
 
 
-def _coverage(model: TextureModel, numbers: np.ndarray, predicted: np.ndarray) -> list[Coverage]:
+def _measure_coverage(model: TextureModel, numbers: np.ndarray, predicted: np.ndarray) -> list[Coverage]:
     if not model.calibration.held_out:
         return []
     found = []
-    for promised in COVERAGES:
-        sets = model.sets_of(predicted, promised)
-        hit = sets[np.arange(len(numbers)), numbers]
-        found.append(Coverage(promised, float(hit.mean()), float(sets.sum(axis=1).mean())))
+    for target in COVERAGES:
+        sets = model.sets_of(predicted, target)
+        covered = sets[np.arange(len(numbers)), numbers]
+        found.append(Coverage(target, float(covered.mean()), float(sets.sum(axis=1).mean())))
     return found
+
+
+def balanced_recall(
+    numbers: np.ndarray, correct: np.ndarray, groups: np.ndarray | None = None
+) -> tuple[Estimate, dict[int, Estimate]]:
+    """Return the mean recall over the classes that occur, and the recall of each, with intervals.
+
+    The intervals come from a Bayesian bootstrap: images (or whole groups of images) get random weights. Jeffreys' prior
+    adds half a correct and half a wrong image to every class, so that a class without errors does not get an interval
+    of length 0. The seed is fixed: the same input gives the same interval.
+
+    Parameters
+    ----------
+    numbers : array (n,)
+        True class of every image.
+    correct : array (n,) of bool
+        Whether the prediction is correct.
+    groups : array (n,), optional
+
+    Examples
+    --------
+    >>> numbers = np.repeat([0, 1], 50)
+    >>> balanced, recalls = balanced_recall(numbers, np.arange(100) < 95)
+    >>> balanced.value, recalls[0].value, recalls[1].value
+    (0.95, 1.0, 0.9)
+    >>> balanced.low < 0.95 < balanced.high < 1
+    True
+    """
+    occurring = np.unique(numbers)
+    totals = np.array([(numbers == number).sum() for number in occurring])
+    hits = np.array([correct[numbers == number].sum() for number in occurring])
+    random = np.random.default_rng(0)
+    if groups is None:
+        shape = (N_RESAMPLES, len(occurring))
+        drawn = random.beta(hits + _PRIOR, totals - hits + _PRIOR, size=shape)
+    else:
+        group_hits = _count_per_group(numbers, correct, groups, occurring)
+        group_totals = _count_per_group(numbers, np.full(len(correct), True), groups, occurring)
+        drawn = np.concatenate(list(_draw_groups(group_hits, group_totals, random)))
+    recalls = hits / totals
+    per_class = {
+        int(number): _estimate(recalls[i], drawn[:, i], int(totals[i])) for i, number in enumerate(occurring.tolist())
+    }
+    return _estimate(float(recalls.mean()), drawn.mean(axis=1), len(numbers)), per_class
+
+
+def _count_per_group(
+    numbers: np.ndarray, selected: np.ndarray, groups: np.ndarray, occurring: np.ndarray
+) -> np.ndarray:
+    """Return the number of selected images of each group in each class (n_groups, n_occurring)."""
+    names, group_indices = np.unique(groups, return_inverse=True)
+    counts = np.zeros((len(names), len(occurring)))
+    np.add.at(counts, (group_indices[selected], np.searchsorted(occurring, numbers[selected])), 1)
+    return counts
+
+
+def _draw_groups(hits: np.ndarray, totals: np.ndarray, random: np.random.Generator) -> Iterator[np.ndarray]:
+    """Yield recalls (r, n_classes) under random weights of groups; the prior is weighted as groups of mean size."""
+    sizes = totals.sum(axis=0) / (totals > 0).sum(axis=0)
+    batch = max(1, _MAX_DRAWN // len(totals))
+    for start in range(0, N_GROUP_RESAMPLES, batch):
+        n_drawn = min(batch, N_GROUP_RESAMPLES - start)
+        weights = random.standard_exponential((n_drawn, len(totals)))
+        prior_hits, prior_misses = random.gamma(_PRIOR, size=(2, n_drawn, len(sizes))) * sizes
+        yield (weights @ hits + prior_hits) / (weights @ totals + prior_hits + prior_misses)
+
+
+def _estimate(value: float, drawn: np.ndarray, n_images: int) -> Estimate:
+    low, high = np.quantile(drawn, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Estimate(float(value), min(float(low), float(value)), max(float(high), float(value)), n_images)

@@ -1,4 +1,4 @@
-"""Predictions that are kept as they come, so that a run that was stopped can go on."""
+"""Store predictions immediately, so that an interrupted run can be resumed."""
 
 import hashlib
 import json
@@ -19,23 +19,23 @@ VERSION = 1
 
 
 class Journal:
-    """A file of JSON lines beside the one that shall be written: first what was asked for, then a line for every image.
+    """A file of JSON lines beside the output file: a header with the arguments of the run, then a line per image.
 
-    It holds all probabilities, so that the rows that are made of it may take any form. Of the images that it holds
-    already, eight bytes each are in memory. Leaving the `with` block closes it, and removes it if there is nothing that
-    it could be needed for. While one process has it open, others are refused.
+    A line holds all probabilities, so the output can be written in any format. For images of an earlier run, the
+    journal keeps eight bytes each in memory. Leaving the `with` block closes the file, and removes it if it is empty
+    and there is no output file. Only one process at a time can open the journal.
 
     Parameters
     ----------
     output : path
-        Of the file that shall be written; the journal has the same name and the ending .part.
+        The output file; the journal has the same name with the suffix .part.
     model : path
-        Of the model's file; a journal of another model is refused.
+        The model file; a journal of another model is refused.
     paths : sequence of str
-        Images and folders that shall be predicted; a journal of others is refused. Of "-", which stands for names that
-        come from elsewhere, nothing more is known.
+        Images and folders to predict; a journal of other paths is refused. "-" stands for paths from standard input,
+        which are not compared.
     resume : bool
-        Whether to go on with a journal that is there; otherwise it is begun anew.
+        Whether to continue an existing journal; otherwise it is overwritten.
     """
 
     def __init__(self, output: str | Path, model: str | Path, paths: Sequence[str], *, resume: bool = False) -> None:
@@ -43,21 +43,21 @@ class Journal:
         self.n_before = self._n_added = 0
         self._digests: array[int] = array("Q")
         self._folder = os.getcwd()
-        self._elsewhere: dict[str, str] = {}
-        beginning = {"kind": KIND, "version": VERSION, "model": _file_digest(model)}
-        beginning |= {"folder": self._folder, "paths": _all_absolute(self._folder, paths)}
-        busy = f"Another lmfcn predict is writing {output}; wait until it has ended, or give another -o FILE."
+        self._folder_entry: dict[str, str] = {}
+        header = {"kind": KIND, "version": VERSION, "model": _file_digest(model)}
+        header |= {"folder": self._folder, "paths": _absolute_paths(self._folder, paths)}
+        message = f"Another lmfcn predict is writing {output}; wait until it has ended, or give another -o FILE."
         with ExitStack() as resources:
-            resources.enter_context(LockFile(output, busy))
+            resources.enter_context(LockFile(output, message))
             self._file = resources.enter_context(self.path.open("a+b"))
-            self._begin(beginning, resume=resume)
+            self._open(header, resume=resume)
             self._resources = resources.pop_all()
 
     def __enter__(self) -> "Journal":
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Beside a file that is there it stays: without it, that file would be taken for what this run was to write.
+        # Keep the journal beside an older output file, which would otherwise be taken for the output of this run.
         if len(self) == 0 and not self._output.exists():
             self.remove()
         self._resources.close()
@@ -66,75 +66,75 @@ class Journal:
         return self.n_before + self._n_added
 
     def __contains__(self, path: str) -> bool:
-        """Tell whether an image was there when the journal was opened, under whatever name."""
+        """Return whether the journal held an image when it was opened; paths are compared as absolute paths."""
         digest = _path_digest(self._folder, path)
-        place = bisect_left(self._digests, digest)
-        return place < len(self._digests) and self._digests[place] == digest
+        index = bisect_left(self._digests, digest)
+        return index < len(self._digests) and self._digests[index] == digest
 
     def add(self, path: str, probabilities: np.ndarray) -> None:
-        """Write the probabilities (n_classes,) of an image; they survive the end of this process."""
-        self._write({"path": path, "probabilities": probabilities.tolist(), **self._elsewhere})
+        """Write the probabilities (n_classes,) of an image to the file immediately."""
+        self._write({"path": path, "probabilities": probabilities.tolist(), **self._folder_entry})
         self._n_added += 1
 
     def rows(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield every path with its probabilities, in the order in which they came."""
+        """Yield every path with its probabilities, in the order in which they were added."""
         with self.path.open("rb") as file:
             next(file)
             for line in file:
-                path, probabilities, _ = _row(line)
+                path, probabilities, _ = _parse_row(line)
                 yield path, probabilities
 
     def remove(self) -> None:
-        """Close the file and remove it; what was asked for is done."""
+        """Close and remove the file after a complete run."""
         if not self._file.closed:
             self._file.close()
             self.path.unlink(missing_ok=True)
             self._resources.close()
 
-    def _begin(self, beginning: dict[str, Any], *, resume: bool) -> None:
+    def _open(self, header: dict[str, Any], *, resume: bool) -> None:
         self._file.seek(0)
         first = self._file.readline() if resume else b""
         if first:
-            self._go_on(self._checked(first, beginning))
+            self._resume(self._check_header(first, header))
         else:
             self._file.truncate(0)
-            self._write(beginning)
+            self._write(header)
 
-    def _go_on(self, found: dict[str, Any]) -> None:
-        """Take up what is there up to the first line that is not whole, and drop the rest."""
+    def _resume(self, found: dict[str, Any]) -> None:
+        """Read the lines up to the first incomplete one, and remove the rest."""
         folder = found["folder"]
-        self._elsewhere = {} if folder == self._folder else {"folder": self._folder}
+        self._folder_entry = {} if folder == self._folder else {"folder": self._folder}
         end = self._file.tell()
         for line in self._file:
             try:
-                path, _, elsewhere = _row(line)
+                path, _, line_folder = _parse_row(line)
             except (ValueError, KeyError, TypeError):
                 break
-            self._digests.append(_path_digest(elsewhere or folder, path))
+            self._digests.append(_path_digest(line_folder or folder, path))
             end += len(line)
         self._file.seek(end)
         self._file.truncate()
         self.n_before = len(self._digests)
         np.frombuffer(self._digests, dtype=np.uint64).sort()
 
-    def _checked(self, line: bytes, beginning: dict[str, Any]) -> dict[str, Any]:
-        """Return what the first line says if it asks for the same as this run."""
+    def _check_header(self, line: bytes, header: dict[str, Any]) -> dict[str, Any]:
+        """Return the header in the first line if it agrees with that of this run."""
         try:
             found = json.loads(line)
         except ValueError:
             found = None
-        sound = isinstance(found, dict) and found.keys() == beginning.keys()
-        if not sound or any(found[name] != beginning[name] for name in ("kind", "version")):
+        valid = isinstance(found, dict) and found.keys() == header.keys()
+        if not valid or any(found[name] != header[name] for name in ("kind", "version")):
             raise ValueError(f"{self.path} was not left by this version of lmfcn predict; remove it, or begin anew.")
-        if found["model"] != beginning["model"]:
+        if found["model"] != header["model"]:
             raise ValueError(
                 f"{self.path} holds predictions of another model; resume with that one, or leave --resume out to begin"
                 " anew."
             )
-        if found["paths"] != beginning["paths"]:
+        if found["paths"] != header["paths"]:
             raise ValueError(
-                f"{self.path} holds predictions for other PATHS ({_some(found['paths'])}); resume with these, or leave"
-                " --resume out to begin anew."
+                f"{self.path} holds predictions for other PATHS ({_shorten(found['paths'])}); resume with these, or"
+                " leave --resume out to begin anew."
             )
         return found
 
@@ -144,7 +144,7 @@ class Journal:
 
 
 def journal_path(output: str | Path) -> Path:
-    """Return where the journal of an output is: beside what a link leads to.
+    """Return the path of the journal of an output file: beside the file, or beside the target of a link.
 
     Examples
     --------
@@ -155,10 +155,10 @@ def journal_path(output: str | Path) -> Path:
     return path.with_name(f"{path.name}.part")
 
 
-def _row(line: bytes) -> tuple[str, np.ndarray, str | None]:
-    """Return a path, its probabilities, and to which folder it is relative if this is not the one of the first line."""
+def _parse_row(line: bytes) -> tuple[str, np.ndarray, str | None]:
+    """Return a path, its probabilities, and the folder of relative paths if it differs from that of the header."""
     if not line.endswith(b"\n"):
-        raise ValueError("This line is not whole.")
+        raise ValueError("The line is incomplete.")
     values = json.loads(line)
     return values["path"], np.array(values["probabilities"], dtype=np.float64), values.get("folder")
 
@@ -167,18 +167,18 @@ def _absolute(folder: str, path: str) -> str:
     return os.path.normpath(os.path.join(folder, path))
 
 
-def _all_absolute(folder: str, paths: Sequence[str]) -> list[str]:
-    """Return paths that mean the same everywhere, in an order of their own."""
+def _absolute_paths(folder: str, paths: Sequence[str]) -> list[str]:
+    """Return sorted, distinct absolute paths; "-" stays."""
     return sorted({path if path == "-" else _absolute(folder, path) for path in paths})
 
 
-def _some(paths: Sequence[str]) -> str:
+def _shorten(paths: Sequence[str]) -> str:
     more = f" and {len(paths) - 3:,} more" if len(paths) > 3 else ""
     return ", ".join(paths[:3]) + more
 
 
 def _path_digest(folder: str, path: str) -> int:
-    """Return eight bytes of a path; among a million there are equal ones once in thirty million times."""
+    """Return a digest of eight bytes of a path; two of a million paths agree with probability 3e-8."""
     name = os.fsencode(_absolute(folder, path))
     return int.from_bytes(hashlib.blake2b(name, digest_size=8).digest())
 

@@ -19,128 +19,184 @@ from lmfcn.util.packages import needs
 FORMATS = ("table", "csv", "jsonl", "parquet")
 _SEPARATOR = "|"
 
+_ROW_GROUP = 2**14
+"""Rows of a Parquet file that are held in memory and written together."""
 
-class Judge:
-    """Says what probabilities mean: a label, and the classes that cannot be ruled out.
+
+class PredictionRule:
+    """Derives the label and the prediction set of an image from its probabilities.
 
     Parameters
     ----------
     model : TextureModel
     coverage : float, optional
-        Of the sets of classes that cannot be ruled out.
+        Coverage of the prediction sets; None for no sets.
     reject : float, optional
-        Probability below which no class is told.
+        Probability below which an image gets no label.
     """
 
     def __init__(self, model: TextureModel, coverage: float | None = None, reject: float | None = None) -> None:
         if reject is not None and not 0 <= reject <= 1:
             raise ValueError(f"--reject must be between 0 and 1, got {reject}.")
         if coverage is not None:
-            model.sets_of(np.eye(1, len(model.classes)), coverage)  # refuses what the model has no images for
+            model.sets_of(
+                np.eye(1, len(model.classes)), coverage
+            )  # raises an error if the model has no prediction sets
         self._model, self.coverage, self._reject = model, coverage, reject
         self.classes: list[Any] = model.classes.tolist()
 
     def label(self, probabilities: np.ndarray) -> Any:
-        """Return the most probable class, or None."""
+        """Return the most probable class, or None if its probability is below `reject`."""
         best = int(probabilities.argmax())
         rejected = self._reject is not None and probabilities[best] < self._reject
         return None if rejected else self.classes[best]
 
-    def members(self, probabilities: np.ndarray) -> list[Any] | None:
-        """Return the classes that cannot be ruled out, if anybody has asked for them."""
+    def prediction_set(self, probabilities: np.ndarray) -> list[Any] | None:
+        """Return the classes of the prediction set, or None without `coverage`."""
         if self.coverage is None:
             return None
-        (members,) = self._model.sets_of(probabilities[None], self.coverage)
-        return [label for label, inside in zip(self.classes, members, strict=True) if inside]
+        (in_set,) = self._model.sets_of(probabilities[None], self.coverage)
+        return [label for label, inside in zip(self.classes, in_set, strict=True) if inside]
 
 
-class RowWriter:
-    """Turns probabilities into lines.
+class RowFormatter:
+    """Formats predictions as lines of text.
 
     Parameters
     ----------
-    judge : Judge
+    rule : PredictionRule
     form : "table", "csv" or "jsonl"
     proba : bool
-        Whether the probability of every class is told.
+        Whether to include the probability of every class.
     """
 
-    def __init__(self, judge: Judge, form: str, *, proba: bool = False) -> None:
-        self._judge, self._form, self._proba = judge, form, proba
+    def __init__(self, rule: PredictionRule, form: str, *, proba: bool = False) -> None:
+        self._rule, self._form, self._proba = rule, form, proba
 
-    def begin(self) -> str:
-        """Return what stands above the lines."""
+    def header(self) -> str:
+        """Return the header line; empty for JSON lines."""
         if self._form == "jsonl":
             return ""
         names = ["label", "probability"]
-        names += [] if self._judge.coverage is None else ["set"]
-        names += [f"p({label})" for label in self._judge.classes] if self._proba else []
+        names += [] if self._rule.coverage is None else ["set"]
+        names += [f"p({label})" for label in self._rule.classes] if self._proba else []
         return self._csv(["path", *names]) if self._form == "csv" else self._columns([*names, "path"])
 
     def line(self, path: str, probabilities: np.ndarray) -> str:
         """Return the line of one image."""
-        label, members = self._judge.label(probabilities), self._judge.members(probabilities)
+        label, prediction_set = self._rule.label(probabilities), self._rule.prediction_set(probabilities)
         if self._form == "jsonl":
-            return self._json(path, label, probabilities, members)
-        words = ["" if label is None else str(label), _share(probabilities.max())]
-        words += [] if members is None else [_SEPARATOR.join(map(str, members))]
-        words += [_share(share) for share in probabilities] if self._proba else []
-        return self._csv([path, *words]) if self._form == "csv" else self._columns([words[0] or "-", *words[1:], path])
+            return self._json(path, label, probabilities, prediction_set)
+        cells = ["" if label is None else str(label), _format(probabilities.max())]
+        cells += [] if prediction_set is None else [_SEPARATOR.join(map(str, prediction_set))]
+        cells += [_format(probability) for probability in probabilities] if self._proba else []
+        return self._csv([path, *cells]) if self._form == "csv" else self._columns([cells[0] or "-", *cells[1:], path])
 
-    def _json(self, path: str, label: Any, probabilities: np.ndarray, members: list[Any] | None) -> str:
-        values: dict[str, Any] = {"path": path, "label": label, "probability": _rounded(probabilities.max())}
-        if members is not None:
-            values["set"] = members
+    def _json(self, path: str, label: Any, probabilities: np.ndarray, prediction_set: list[Any] | None) -> str:
+        values: dict[str, Any] = {"path": path, "label": label, "probability": _round(probabilities.max())}
+        if prediction_set is not None:
+            values["set"] = prediction_set
         if self._proba:
-            shares = map(_rounded, probabilities)
-            values["probabilities"] = dict(zip(map(str, self._judge.classes), shares, strict=True))
+            rounded = map(_round, probabilities)
+            values["probabilities"] = dict(zip(map(str, self._rule.classes), rounded, strict=True))
         return json.dumps(values) + "\n"
 
-    def _csv(self, words: list[str]) -> str:
+    def _csv(self, cells: list[str]) -> str:
         text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerow(words)
+        csv.writer(text, lineterminator="\n").writerow(cells)
         return text.getvalue()
 
-    def _columns(self, words: list[str]) -> str:
-        """Return words in columns; the path, which may be long, comes last."""
-        longest = max(len("label"), *(len(str(label)) for label in self._judge.classes))
+    def _columns(self, cells: list[str]) -> str:
+        """Return cells in aligned columns; the path, which may be long, comes last."""
+        longest = max(len("label"), *(len(str(label)) for label in self._rule.classes))
         widths = [longest, len("probability")]
-        widths += [] if self._judge.coverage is None else [min(40, 2 * longest + 1)]
-        widths += [max(8, len(f"p({label})")) for label in self._judge.classes] if self._proba else []
+        widths += [] if self._rule.coverage is None else [min(40, 2 * longest + 1)]
+        widths += [max(8, len(f"p({label})")) for label in self._rule.classes] if self._proba else []
         return (
-            "  ".join([*(f"{word:<{width}}" for word, width in zip(words[:-1], widths, strict=True)), words[-1]]) + "\n"
+            "  ".join([*(f"{cell:<{width}}" for cell, width in zip(cells[:-1], widths, strict=True)), cells[-1]]) + "\n"
         )
 
 
-def _share(value: float) -> str:
+def _format(value: float) -> str:
     return f"{value:.6f}"
 
 
-def _rounded(value: float) -> float:
+def _round(value: float) -> float:
     return round(float(value), 6)
 
 
-_GROUP = 2**14
-"""Rows that are held and written together."""
+class PredictionWriter(Protocol):
+    """Receives predictions one by one."""
+
+    n_before: int
+    """Number of images that an earlier run has predicted."""
+
+    def __contains__(self, path: str) -> bool: ...
+
+    def add(self, path: str, probabilities: np.ndarray) -> None:
+        """Write the probabilities (n_classes,) of an image."""
 
 
-class ParquetWriter:
-    """Turns probabilities into the rows of a table: path, label, probability, and what else was asked for.
+class ConsoleWriter:
+    """Prints predictions immediately.
 
     Parameters
     ----------
-    judge : Judge
-    proba : bool
-        Whether there is a column p(class) for every class.
+    formatter : RowFormatter
     """
 
-    def __init__(self, judge: Judge, *, proba: bool = False) -> None:
-        self._arrow = needs("pyarrow", "parquet")
-        self._files = needs("pyarrow.parquet", "parquet")
-        self._judge, self._proba = judge, proba
+    n_before = 0
+
+    def __init__(self, formatter: RowFormatter) -> None:
+        self._formatter, self._has_header = formatter, False
+        allow_any_file_names(sys.stdout)
+
+    def __contains__(self, path: str) -> bool:
+        return False
+
+    def add(self, path: str, probabilities: np.ndarray) -> None:
+        """Print the line of an image."""
+        sys.stdout.write("" if self._has_header else self._formatter.header())
+        sys.stdout.write(self._formatter.line(path, probabilities))
+        self._has_header = True
+
+
+class TextWriter:
+    """Writes predictions as lines of a text file.
+
+    Parameters
+    ----------
+    formatter : RowFormatter
+    """
+
+    def __init__(self, formatter: RowFormatter) -> None:
+        self._formatter = formatter
 
     def write(self, rows: Iterable[tuple[str, np.ndarray]], file: BinaryIO) -> None:
-        """Write all rows, group after group."""
+        """Write all rows to an open file."""
+        text = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="")
+        text.write(self._formatter.header())
+        text.writelines(self._formatter.line(path, probabilities) for path, probabilities in rows)
+        text.detach()  # writes the buffer and leaves the file open
+
+
+class ParquetWriter:
+    """Writes predictions as a Parquet file with the columns path, label, probability, and optional ones.
+
+    Parameters
+    ----------
+    rule : PredictionRule
+    proba : bool
+        Whether to write a column p(class) for every class.
+    """
+
+    def __init__(self, rule: PredictionRule, *, proba: bool = False) -> None:
+        self._arrow = needs("pyarrow", "parquet")
+        self._files = needs("pyarrow.parquet", "parquet")
+        self._rule, self._proba = rule, proba
+
+    def write(self, rows: Iterable[tuple[str, np.ndarray]], file: BinaryIO) -> None:
+        """Write all rows to an open file, one row group at a time."""
         schema = self._schema()
         with self._files.ParquetWriter(file, schema) as writer:
             values = (self._values(path, probabilities) for path, probabilities in rows)
@@ -148,104 +204,49 @@ class ParquetWriter:
                 writer.write_table(self._arrow.Table.from_pylist(group, schema))
 
     def _schema(self) -> Any:
-        label, share = self._arrow.array(self._judge.classes).type, self._arrow.float64()
-        columns = [("path", self._arrow.string()), ("label", label), ("probability", share)]
-        columns += [] if self._judge.coverage is None else [("set", self._arrow.list_(label))]
-        columns += [(f"p({name})", share) for name in self._judge.classes] if self._proba else []
+        label, number = self._arrow.array(self._rule.classes).type, self._arrow.float64()
+        columns = [("path", self._arrow.string()), ("label", label), ("probability", number)]
+        columns += [] if self._rule.coverage is None else [("set", self._arrow.list_(label))]
+        columns += [(f"p({name})", number) for name in self._rule.classes] if self._proba else []
         return self._arrow.schema(columns)
 
     def _values(self, path: str, probabilities: np.ndarray) -> dict[str, Any]:
-        # Texts in Parquet are UTF-8; of a name that is not, the odd bytes are written as \udc80 and the like.
+        # Text in Parquet is UTF-8; other bytes of a file name are written as \udc80 and the like.
         values: dict[str, Any] = {"path": path.encode("utf-8", "backslashreplace").decode()}
-        values |= {"label": self._judge.label(probabilities), "probability": float(probabilities.max())}
-        if self._judge.coverage is not None:
-            values["set"] = self._judge.members(probabilities)
+        values |= {"label": self._rule.label(probabilities), "probability": float(probabilities.max())}
+        if self._rule.coverage is not None:
+            values["set"] = self._rule.prediction_set(probabilities)
         if self._proba:
-            shares = zip(self._judge.classes, probabilities.tolist(), strict=True)
-            values |= {f"p({name})": share for name, share in shares}
+            pairs = zip(self._rule.classes, probabilities.tolist(), strict=True)
+            values |= {f"p({name})": probability for name, probability in pairs}
         return values
 
 
 def _groups(rows: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    while group := list(islice(rows, _GROUP)):
+    while group := list(islice(rows, _ROW_GROUP)):
         yield group
 
 
-class Place(Protocol):
-    """Takes rows one by one."""
-
-    n_before: int
-    """Images that an earlier run has predicted."""
-
-    def __contains__(self, path: str) -> bool: ...
-
-    def add(self, path: str, probabilities: np.ndarray) -> None:
-        """Take the probabilities (n_classes,) of an image."""
-
-
-class Printed:
-    """Prints rows as they come.
-
-    Parameters
-    ----------
-    writer : RowWriter
-    """
-
-    n_before = 0
-
-    def __init__(self, writer: RowWriter) -> None:
-        self._writer, self._begun = writer, False
-        keep_odd_names(sys.stdout)
-
-    def __contains__(self, path: str) -> bool:
-        return False
-
-    def add(self, path: str, probabilities: np.ndarray) -> None:
-        """Print a row."""
-        sys.stdout.write("" if self._begun else self._writer.begin())
-        sys.stdout.write(self._writer.line(path, probabilities))
-        self._begun = True
-
-
-class LineFile:
-    """Turns probabilities into the lines of a file.
-
-    Parameters
-    ----------
-    writer : RowWriter
-    """
-
-    def __init__(self, writer: RowWriter) -> None:
-        self._writer = writer
-
-    def write(self, rows: Iterable[tuple[str, np.ndarray]], file: BinaryIO) -> None:
-        """Write all rows."""
-        text = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="")
-        text.write(self._writer.begin())
-        text.writelines(self._writer.line(path, probabilities) for path, probabilities in rows)
-        text.detach()  # which writes what is waiting, and leaves the file open
-
-
-def file_writer(judge: Judge, form: str, *, proba: bool) -> LineFile | ParquetWriter:
-    """Return what writes a file of this form; refuse, before any work is done, what cannot be written here."""
+def make_file_writer(rule: PredictionRule, form: str, *, proba: bool) -> TextWriter | ParquetWriter:
+    """Return the writer for a file format; raise an error now if a needed package is missing."""
     if form == "parquet":
-        return ParquetWriter(judge, proba=proba)
-    return LineFile(RowWriter(judge, form, proba=proba))
+        return ParquetWriter(rule, proba=proba)
+    return TextWriter(RowFormatter(rule, form, proba=proba))
 
 
-def write_file(output: Path, journal: Journal, writer: LineFile | ParquetWriter) -> None:
+def write_file(output: Path, journal: Journal, writer: TextWriter | ParquetWriter) -> None:
     """Write what a journal holds."""
     with open_atomic(output) as file:
         writer.write(journal.rows(), file)
 
 
 def is_complete(output: Path) -> bool:
-    """Tell whether a file is there, and no journal of a run that was stopped."""
+    """Return whether the output exists and no journal of an interrupted run is beside it."""
     return output.exists() and not journal_path(output).exists()
 
 
-def keep_odd_names(stream: TextIO) -> None:
-    """Let names of files that are not UTF-8 come in and go out as they are."""
+def allow_any_file_names(stream: TextIO) -> None:
+    """Let a stream read and write file names that are not UTF-8 unchanged."""
     reconfigure = getattr(stream, "reconfigure", None)
     if reconfigure is not None:
         reconfigure(errors="surrogateescape")

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from lmfcn.benchmark.demonstration import DemoResult
     from lmfcn.benchmark.paper.reproduced_tables import Outcome as PaperOutcome
     from lmfcn.data.collection import ImageCollection
-    from lmfcn.explain.audit import Audited
+    from lmfcn.explain.audit import NamedAudit
     from lmfcn.report.overlay import Explained
 
 
@@ -44,7 +44,7 @@ def explanation_report_writer() -> "Callable[[Sequence[Explained], Path], None]"
     return _function("explanation_page", "write_explanation_report")
 
 
-def audit_report_writer() -> "Callable[[Audited, ImageCollection, str, Path], None]":
+def audit_report_writer() -> "Callable[[NamedAudit, ImageCollection, str, Path], None]":
     """Return the function that writes the page of an audit; raise ImportError if a package is missing."""
     return _function("explanation_page", "write_audit_report")
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from lmfcn import __version__
 from lmfcn.data.collection import ImageCollection
-from lmfcn.data.framing import THUMBNAIL, as_address, thumbnail
-from lmfcn.explain.audit import Audited, doubts
+from lmfcn.data.framing import THUMBNAIL_SIDE, make_thumbnail, to_data_url
+from lmfcn.explain.audit import NamedAudit, describe_issues, group_noun
 from lmfcn.explain.explanation import DecidingImage
 from lmfcn.report.overlay import AGAINST, FOR, Explained, color_limit
 from lmfcn.report.style import write_page
@@ -22,7 +22,7 @@ def write_explanation_report(explained: Sequence[Explained], path: Path) -> None
         "images": [_content(entry) for entry in explained],
         "for_color": FOR,
         "against_color": AGAINST,
-        "side": THUMBNAIL,
+        "side": THUMBNAIL_SIDE,
         "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
         "version": __version__,
     }
@@ -34,33 +34,33 @@ def _content(entry: Explained) -> dict[str, Any]:
     return {
         "name": entry.name,
         "found": found,
-        "picture": as_address(thumbnail(entry.image, _LARGEST_SIDE)),
-        "overlay": as_address(entry.overlay, "png"),
+        "picture": to_data_url(make_thumbnail(entry.image, _LARGEST_SIDE)),
+        "overlay": to_data_url(entry.overlay, "png"),
         "limit": color_limit(found.map.values),
         "lists": [
-            ("For", FOR, [_entry(image) for image in found.for_it]),
-            ("Against", AGAINST, [_entry(image) for image in found.against_it]),
+            ("For", FOR, [_entry(image) for image in found.supporting]),
+            ("Against", AGAINST, [_entry(image) for image in found.opposing]),
         ],
-        "listed": sum(image.weight for image in found.for_it),
-        "taken": sum(image.weight for image in found.against_it),
+        "listed": sum(image.weight for image in found.supporting),
+        "taken": sum(image.weight for image in found.opposing),
     }
 
 
 def _entry(image: DecidingImage) -> dict[str, Any]:
-    picture = None if image.picture is None else as_address(image.picture)
+    picture = None if image.picture is None else to_data_url(image.picture)
     name = "" if image.name is None else Path(image.name).name
     return {"weight": image.weight, "label": image.label or "unknown class", "name": name, "picture": picture}
 
 
-_MOST_SUSPECTS, _MOST_PAIRS = 60, 20
+_MOST_SUSPECTS, _MOST_GROUPS, _MOST_OF_GROUP = 60, 20, 6
 
 
-def write_audit_report(audited: Audited, images: ImageCollection, command: str, path: Path) -> None:
+def write_audit_report(audited: NamedAudit, images: ImageCollection, command: str, path: Path) -> None:
     """Write the page of an audit; an existing file is replaced whole or not at all.
 
     Parameters
     ----------
-    audited : Audited
+    audited : NamedAudit
     images : ImageCollection
         The audited images.
     command : str
@@ -68,22 +68,26 @@ def write_audit_report(audited: Audited, images: ImageCollection, command: str, 
     path : Path
     """
     found = audited.found
-    suspects, twins = found.suspects.tolist(), found.twins
+    suspects, groups = found.suspects.tolist(), found.near_identical
 
     def entry(position: int) -> dict[str, Any]:
         return {
             "name": audited.names[position],
-            "picture": as_address(thumbnail(images[position])),
+            "picture": to_data_url(make_thumbnail(images[position])),
             "label": str(found.classes[found.numbers[position]]),
-            "doubts": doubts(audited, position),
+            "issues": describe_issues(audited, position),
         }
 
     content = {
         "n_images": len(found),
         "n_suspects": len(suspects),
         "suspects": [entry(position) for position in suspects[:_MOST_SUSPECTS]],
-        "n_twins": len(twins),
-        "pairs": [[entry(position) for position in pair] for pair in twins[:_MOST_PAIRS]],
+        "n_groups": len(groups),
+        "group_noun": group_noun(groups),
+        "groups": [
+            {"images": [entry(position) for position in group[:_MOST_OF_GROUP]], "n_images": len(group)}
+            for group in groups[:_MOST_GROUPS]
+        ],
         "latents": audited.latents_from,
         "command": command,
         "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),

@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from lmfcn.benchmark.model_summary import HardImage, LabelledPicture
-from lmfcn.data.framing import THUMBNAIL, as_address, as_jpeg, as_pillow, picture_of, thumbnail
+from lmfcn.data.framing import THUMBNAIL_SIDE, encode_jpeg, make_thumbnail, to_data_url, to_pillow, to_uint8
 from lmfcn.explain.explanation import Explanation
 
 FOR, AGAINST = "#D55E00", "#0072B2"
@@ -49,7 +49,7 @@ def overlay(image: np.ndarray, values: np.ndarray) -> bytes:
     height, width = values.shape
     factor = max(1, min(-(-_SMALLEST_SIDE // min(height, width)), _LARGEST_SIDE // max(height, width)))
     size = (width * factor, height * factor)
-    grey = as_pillow(picture_of(image)).convert("L").resize(size, Image.Resampling.NEAREST)
+    grey = to_pillow(to_uint8(image)).convert("L").resize(size, Image.Resampling.NEAREST)
     smooth = Image.fromarray(values.astype(np.float32)).resize(size, Image.Resampling.BILINEAR)
     blended = _blend(np.asarray(grey, dtype=np.float64), np.asarray(smooth) / color_limit(values))
     buffer = io.BytesIO()
@@ -103,7 +103,7 @@ def _nearest_tiles(hard: HardImage, classes: Sequence[str]) -> list[Tile]:
 
 
 def _tile(picture: LabelledPicture, alt: str, lines: list[str]) -> Tile:
-    return Tile(as_address(as_jpeg(Image.fromarray(picture.pixels))), alt, lines)
+    return Tile(to_data_url(encode_jpeg(Image.fromarray(picture.pixels))), alt, lines)
 
 
 def _percent(share: float) -> str:
@@ -117,7 +117,7 @@ def examples(images: Any, labels: np.ndarray, per_class: int, most_classes: int)
         return {}
     return {
         str(label): [
-            as_address(thumbnail(images[int(position)], THUMBNAIL // 2))
+            to_data_url(make_thumbnail(images[int(position)], THUMBNAIL_SIDE // 2))
             for position in np.flatnonzero(labels == label)[:per_class]
         ]
         for label in classes

@@ -10,7 +10,7 @@ import numpy as np
 from lmfcn import __version__
 from lmfcn.benchmark.demonstration import DemoResult, DemoRun
 from lmfcn.data.collection import ImageCollection
-from lmfcn.explain.audit import Audited, audit, doubts
+from lmfcn.explain.audit import NamedAudit, audit, describe_issues
 from lmfcn.recipe import Recipe
 from lmfcn.report.curves import comparison_curves, training_curves
 from lmfcn.report.latent_plots import (
@@ -125,13 +125,13 @@ def doubtful_labels(trained: TrainedModel) -> list[tuple[str, str, str, str]]:
     latents = np.concatenate([trained.classifier.model_.latents(part).cpu().numpy() for part in parts])
     labels = np.concatenate([np.asarray(part.labels) for part in parts])
     found = audit(latents, labels, _groups(parts))
-    audited = Audited(found, [path for part in parts for path in part.paths], "")
+    audited = NamedAudit(found, [path for part in parts for path in part.paths], "")
     return [
         (
             audited.names[position],
             str(found.classes[found.numbers[position]]),
             str(found.classes[found.likeliest[position]]),
-            "; ".join(doubts(audited, position)),
+            "; ".join(describe_issues(audited, position)),
         )
         for position in found.suspects.tolist()[:_MOST_DOUBTFUL]
     ]

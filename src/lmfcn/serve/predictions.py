@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from lmfcn import __version__
-from lmfcn.data.framing import as_address, as_pillow, picture_of, resize_image
+from lmfcn.data.framing import resize_image, to_data_url, to_pillow, to_uint8
 from lmfcn.data.image_files import ImageError
 from lmfcn.explain import explanation
 from lmfcn.explain.explanation import COVERAGE, Explanation, explain
@@ -73,8 +73,8 @@ class Predictor:
         return Reasons(
             value=found.value,
             intercept=found.intercept,
-            in_favour=[_to_schema(entry) for entry in found.for_it],
-            against=[_to_schema(entry) for entry in found.against_it],
+            in_favour=[_to_schema(entry) for entry in found.supporting],
+            against=[_to_schema(entry) for entry in found.opposing],
             rest=found.rest,
             n_rest=found.n_rest,
             picture=picture,
@@ -92,7 +92,7 @@ class Predictor:
 
 
 def _to_schema(image: explanation.DecidingImage) -> DecidingImage:
-    picture = None if image.picture is None else as_address(image.picture, "jpeg")
+    picture = None if image.picture is None else to_data_url(image.picture, "jpeg")
     return DecidingImage(weight=image.weight, label=image.label, name=image.name, picture=picture)
 
 
@@ -103,7 +103,7 @@ def describe_model(name: str, model: TextureModel, gallery: Gallery | None, limi
         classes=[str(label) for label in model.classes.tolist()],
         channels=model.form.channels,
         pixels=model.form.pixels,
-        size=None if model.form.frame.size is None else list(model.form.frame.size),
+        size=None if model.form.preprocessing.size is None else list(model.form.preprocessing.size),
         coverage=COVERAGE if model.calibration.held_out else None,
         n_support=len(model.support_latents),
         n_weights=sum(weights.numel() for weights in model.parameters()),
@@ -148,7 +148,7 @@ def make_pictures(image: np.ndarray, values: np.ndarray) -> tuple[str, str]:
     if scale < 1:
         size = (max(1, round(scale * values.shape[0])), max(1, round(scale * values.shape[1])))
         values = resize_image(values.astype(np.float32)[..., None], size)[..., 0]
-        image = resize_image(picture_of(image), size)
+        image = resize_image(to_uint8(image), size)
     buffer = io.BytesIO()
-    as_pillow(picture_of(image)).save(buffer, format="PNG")
-    return as_address(buffer.getvalue(), "png"), as_address(overlay(image, values), "png")
+    to_pillow(to_uint8(image)).save(buffer, format="PNG")
+    return to_data_url(buffer.getvalue(), "png"), to_data_url(overlay(image, values), "png")

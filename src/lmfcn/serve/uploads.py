@@ -12,7 +12,7 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
 from lmfcn.data.arrays import check_images, pixel_kind
-from lmfcn.data.framing import describe_channels, frame_image
+from lmfcn.data.framing import describe_channels, preprocess_image
 from lmfcn.data.image_files import ImageError, TooManyPixelsError, UnknownFormatError, decode_image, probe_content
 from lmfcn.data.image_form import ImageForm
 
@@ -68,7 +68,7 @@ def default_pixels(form: ImageForm) -> int:
     >>> default_pixels(ImageForm(channels=3, pixels="uint8"))
     2500000
     """
-    return int((MEGAPIXELS_NOT_RESIZED if form.frame.size is None else MEGAPIXELS) * MEGAPIXEL)
+    return int((MEGAPIXELS_NOT_RESIZED if form.preprocessing.size is None else MEGAPIXELS) * MEGAPIXEL)
 
 
 class Refusal(Exception):  # noqa: N818  (the request is wrong, not the server)
@@ -210,7 +210,7 @@ def decode_upload(upload: Upload, form: ImageForm, limits: Limits) -> np.ndarray
         raise _wrong_form(upload.name, (header.channels, header.pixels), form)
     image = decode_image(upload.content, upload.name, max_pixels=limits.pixels)
     try:
-        image = frame_image(_drop_equal_channels(image) if form.channels == 1 else image, form.frame)
+        image = preprocess_image(_drop_equal_channels(image) if form.channels == 1 else image, form.preprocessing)
         if (image.shape[2], pixel_kind(image)) != (form.channels, form.pixels):
             raise _wrong_form(upload.name, (image.shape[2], pixel_kind(image)), form)
         return check_images(image[None])[0]
@@ -221,7 +221,7 @@ def decode_upload(upload: Upload, form: ImageForm, limits: Limits) -> np.ndarray
 
 
 def _usable_channels(form: ImageForm) -> set[int]:
-    if form.frame.color != "keep":
+    if form.preprocessing.color != "keep":
         return {1, 3}
     return {1, 3} if form.channels == 1 else {form.channels}
 

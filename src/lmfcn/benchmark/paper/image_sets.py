@@ -82,7 +82,7 @@ def check_source(source: Source, seeds: range) -> list[str]:
         PUBLISHED[OPTIONS[source.images]].load(source.root, binary=source.binary)
     images = collection_of(source)
     try:
-        images.form()
+        images.pixel_format()
         for seed in seeds:
             split_indices(images, seed)
     except ValueError as error:
