@@ -49,4 +49,4 @@ def test_closing_epochs_are_told(command, textures, tmp_path):
     classifier = LMFCNClassifier(epochs=3, latent_dim=2, widths=(4,), passes=1, random_state=0).fit(*textures)
     classifier.save(tmp_path / "model.lmfcn")
     _, printed, _ = command("info", tmp_path / "model.lmfcn")
-    assert f"selected epoch  {classifier.best_epoch_}, then 1 epoch with all images\n" in printed
+    assert f"epoch        {classifier.best_epoch_} selected, then 1 epoch on all images\n" in printed

@@ -125,7 +125,7 @@ def test_a_folder_spelled_otherwise_is_the_same(command, model, trees, tmp_path)
     command("predict", model, "trees", "-o", "rows.csv")
     (tmp_path / "trees" / "bad.png").write_bytes((trees / "bark" / "0.png").read_bytes())
     code, _, stderr = command("predict", model, "./trees/", "-o", "rows.csv", "--resume")
-    assert (code, stderr) == (0, "1 image predicted, 20 were there before.\n")
+    assert (code, stderr) == (0, "1 image predicted, 20 were predicted before.\n")
     paths = [line.split(",")[0] for line in (tmp_path / "rows.csv").read_text().splitlines()[1:]]
     assert paths[-1] == "./trees/bad.png"
     assert {path.split("/")[0] for path in paths[:-1]} == {"trees"}
@@ -149,7 +149,7 @@ def test_a_folder_that_cannot_be_read_is_named_and_the_rest_predicted(command, m
         "10 images predicted, 1 folder could not be read. The same command with --resume tries these again.",
     ]
     code, _, stderr = command("predict", model, "trees", "-o", "rows.csv", "--resume")
-    assert (code, stderr) == (0, "10 images predicted, 10 were there before.\n")
+    assert (code, stderr) == (0, "10 images predicted, 10 were predicted before.\n")
     assert len((tmp_path / "rows.csv").read_text().splitlines()) == 21
 
 

@@ -147,7 +147,7 @@ def test_ctrl_c_keeps_what_there_is_or_leaves_nothing(command, trees, tmp_path, 
     if first_epoch_done:
         assert "Interrupted after epoch 0; epoch 0 is kept." in stderr
         _, stdout, _ = command("info", tmp_path / "model.lmfcn")
-        assert "selected epoch  0, interrupted by the user\n" in stdout
+        assert "epoch        0 selected, interrupted by the user\n" in stdout
         assert json.loads(command("info", tmp_path / "model.lmfcn", "--json")[1])["interrupted"] is True
     else:
         assert stderr.endswith("Stopped; no model was written.\n")

@@ -32,7 +32,7 @@ def serve(monkeypatch, capsys):
 def test_the_command_says_where_the_page_is_and_finds_the_gallery(serve, fitted):
     code, out, err, served = serve(fitted.path, "--port", 0, "--open")
     assert (code, err) == (0, "")
-    assert out.startswith("32 training images to look at.\nnoise.lmfcn is at http://127.0.0.1:")
+    assert out.startswith("32 training images in the gallery.\nnoise.lmfcn is at http://127.0.0.1:")
     ((app, _, opened),) = served
     assert app.title == "noise.lmfcn"
     assert opened in out

@@ -204,7 +204,7 @@ class LiveTable:
 
     def __init__(self, comparison: "Comparison", console: Console) -> None:
         self._comparison = comparison
-        self._running: "list[RunKey]" = []
+        self._running: list[RunKey] = []
         self._live = Live(self._content(), console=console, auto_refresh=False)
 
     def __enter__(self) -> "LiveTable":

@@ -64,12 +64,12 @@ def _record_lines(information: dict[str, Any]) -> dict[str, str]:
         lines["test"] = f"{score['value']:.3f} balanced ({interval}), on {test['n_images']} test images"
     if epochs := information.get("best_epochs"):
         more = (
-            f", then {format_count(information['n_closing_epochs'], 'epoch')} with all images"
+            f", then {format_count(information['n_closing_epochs'], 'epoch')} on all images"
             if information["n_closing_epochs"]
             else ""
         )
         stopped = ", interrupted by the user" if information.get("interrupted") else ""
-        lines["selected epoch"] = ", ".join(map(str, epochs)) + more + stopped
+        lines["epoch"] = f"{', '.join(map(str, epochs))} selected{more}{stopped}"
     if information.get("random_state") is not None:
         lines["seed"] = str(information["random_state"])
     for name in ("parameters", "versions"):

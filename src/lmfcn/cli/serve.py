@@ -102,7 +102,7 @@ def _print_access(gallery: "Gallery | None", token: str | None, *, local: bool) 
     if gallery is None:
         typer.echo("No gallery beside the model: the page shows no training images.")
     else:
-        typer.echo(f"{len(gallery)} training images to look at.")
+        typer.echo(f"{len(gallery)} training images in the gallery.")
     if not local and token is None:
         typer.echo(
             "Warning: everyone who can reach this machine can use the model and see its images; set --token.", err=True
