@@ -28,7 +28,12 @@ def run_of(method, seed, score, **others):
     if method == "LMFCN":
         trained |= {"n_support_first": 40, "n_support_kept": 17, "n_support_by_epoch": [40, 17 + seed, 15]}
         trained["n_support_final"] = 31
-    said = {"classes": CLASSES, "test_classes": TRUE, "predicted_classes": [1, *TRUE[1:]], "confidences": [0.9] * 8}
+    predictions = {
+        "classes": CLASSES,
+        "test_classes": TRUE,
+        "predicted_classes": [1, *TRUE[1:]],
+        "confidences": [0.9] * 8,
+    }
     more = {"machine": {"system": "a & b", "cores": 2, "accelerator": None}}
     more |= {
         "split": str(seed),
@@ -36,7 +41,7 @@ def run_of(method, seed, score, **others):
         "n_validation": 8,
         "settings": {"C": 10, "verbose": True},
     }
-    return Run("<cloth>", method, seed, 1.0, 0.9, score, 24, 8, 3.0, **{**more, **said, **trained, **others})
+    return Run("<cloth>", method, seed, 1.0, 0.9, score, 24, 8, 3.0, **{**more, **predictions, **trained, **others})
 
 
 RUNS = [run_of(method, seed, score) for method, scores in SCORES.items() for seed, score in enumerate(scores)]
@@ -47,22 +52,22 @@ def some_summary(random, n_classes=2, n_hardest=1, side=16, n_images=30):
         classes = np.arange(n) % n_classes
         return Points(random.normal(size=(n, 2)).astype(np.float32), classes, np.arange(n) % 3 == 0)
 
-    def shown(name):
+    def picture(name):
         return LabelledPicture(random.integers(0, 256, (side, side, 3), dtype=np.uint8), name, 0)
 
     hardest = [
-        HardImage(shown(f"hard {number}"), 1, 0.9, [shown(f"near {place}") for place in range(3)], [0.9, 0.8, 0.7])
+        HardImage(picture(f"hard {number}"), 1, 0.9, [picture(f"near {place}") for place in range(3)], [0.9, 0.8, 0.7])
         for number in range(n_hardest)
     ]
     classes = CLASSES if n_classes == 2 else [f"class of number {number}" for number in range(n_classes)]
     return ModelSummary(classes, points(n_images), points(n_images), (0.5, 0.25), hardest)
 
 
-def outcome_of(runs, exhibit, output, images, labels):
-    """Return the outcome of a comparison whose runs are kept in a file, with the exhibit of the first of LMFCN."""
+def outcome_of(runs, summary, output, images, labels):
+    """Return the outcome of a comparison whose runs are kept in a file, with the summary of the first of LMFCN."""
     for run in runs:
-        if exhibit is not None and (run.method, run.seed) == ("LMFCN", 0):
-            run = run_of("LMFCN", 0, run.test_balanced_accuracy, **_answers(run), exhibit=exhibit)
+        if summary is not None and (run.method, run.seed) == ("LMFCN", 0):
+            run = run_of("LMFCN", 0, run.test_balanced_accuracy, **_predictions(run), model_summary=summary)
         append_run(output, run)
     collection = ImageCollection(images, labels=labels)
     methods, seeds = list(dict.fromkeys(run.method for run in runs)), sorted({run.seed for run in runs})
@@ -73,7 +78,7 @@ def outcome_of(runs, exhibit, output, images, labels):
     return Outcome(comparison, list(read_runs(output).values()), [], "lmfcn compare cloth")
 
 
-def _answers(run):
+def _predictions(run):
     return {name: getattr(run, name) for name in ("classes", "test_classes", "predicted_classes", "confidences")}
 
 

@@ -18,35 +18,35 @@ def outcome_of(folder, profile="quick", n_test=16, **options):
     reproduction = prepare(request)
     digests = {task: study.digest for study in reproduction.studies() for task in study.tasks}
     random = np.random.default_rng(0)
-    for cell in reproduction.cells:
+    for key in reproduction.keys:
         more = {"split": "f00d", "versions": {"lmfcn": "0.1"}, "machine": {"cores": 2}, "settings": {"C<": 10}}
-        score = 0.99 if cell.method == "CNN-H" else 0.9
-        said = {**trained(cell, random), **answers(cell, n_test, random)}
-        run = Run(*cell, 1.0, 0.9, score, 24, 8, 3.0, digest=digests[cell.task](cell), **more, **said)
+        score = 0.99 if key.method == "CNN-H" else 0.9
+        fields = {**trained(key, random), **predictions(key, n_test, random)}
+        run = Run(*key, 1.0, 0.9, score, 24, 8, 3.0, digest=digests[key.task](key), **more, **fields)
         append_run(reproduction.output, run)
     return Outcome(reproduction, ["figure1", "figure3"], ["Gaussian, LBP: <no>."], "lmfcn reproduce table2 & more")
 
 
-def trained(cell, random):
+def trained(key, random):
     """Return the course of a training that never settles, which is the longest to draw."""
-    if "LMFCN" not in cell.method and "CNN" not in cell.method:
+    if "LMFCN" not in key.method and "CNN" not in key.method:
         return {}
-    n_epochs = EPOCHS.get(cell.method, 15)
+    n_epochs = EPOCHS.get(key.method, 15)
     course = {
         "epochs": n_epochs,
         "best_epoch": 1,
         "validation_by_epoch": random.random(n_epochs + 1).tolist(),
-        "seconds_by_epoch": (np.arange(n_epochs + 1) + 0.1 + cell.seed).tolist(),
+        "seconds_by_epoch": (np.arange(n_epochs + 1) + 0.1 + key.seed).tolist(),
     }
     support = random.integers(5, 40, n_epochs + 1).tolist()
-    return {**course, "n_support_by_epoch": support} if "LMFCN" in cell.method else course
+    return {**course, "n_support_by_epoch": support} if "LMFCN" in key.method else course
 
 
-def answers(cell, n_test, random):
+def predictions(key, n_test, random):
     """Return answers to so many test images, as of a method that guesses; none as of older versions."""
     if n_test == 0:
         return {}
-    n_classes = next((n for name, n in N_CLASSES.items() if name in cell.task), 2)
+    n_classes = next((n for name, n in N_CLASSES.items() if name in key.task), 2)
     return {
         "classes": [f"class of number {number}" for number in range(n_classes)],
         "test_classes": (np.arange(n_test) % n_classes).tolist(),

@@ -105,7 +105,7 @@ def test_time_to_accuracy_measures_every_epoch(plain, textures, monkeypatch):  #
     benchmark = importlib.import_module("time_to_accuracy")
     few = partial(LMFCNClassifier, widths=(4, 4), latent_dim=4, passes=1, device="cpu")
     monkeypatch.setattr(benchmark, "LMFCNClassifier", few)
-    ours, theirs = benchmark.seconds_of_epochs(SplitData(*[Subset(*textures)] * 3), {"views": "flips"})
+    ours, theirs = benchmark.seconds_of_epochs(SplitData(*[Subset(*textures)] * 3), {"augmentation": "flips"})
     assert len(ours) == 9
     assert ours == sorted(ours)
     assert theirs > 0

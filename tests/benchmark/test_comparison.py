@@ -70,27 +70,27 @@ def test_a_comparison_from_folder_to_tables(folder):
     assert len(rows) == 8
     assert {row["method"] for row in rows} == names
     assert float(rows[0]["test_balanced_accuracy"]) == next(
-        run.test_balanced_accuracy for run in outcome.runs if run.cell == ("cloth", "CNN + SVM", 3)
+        run.test_balanced_accuracy for run in outcome.runs if run.key == ("cloth", "CNN + SVM", 3)
     )
-    assert json.loads(rows[0]["chosen"]) == json.loads(rows[2]["chosen"])  # that of the CNN it stands on
-    check_exhibit(asked, outcome)
+    assert json.loads(rows[0]["chosen"]) == json.loads(rows[2]["chosen"])  # that of the CNN whose network it uses
+    check_summary(asked, outcome)
 
 
-def check_exhibit(asked, outcome):
+def check_summary(asked, outcome):
     """Only LMFCN's first repeat has one, and it is there when nothing is left to run."""
     (path,) = asked.output.glob("exhibit-*")
     written = path.read_bytes()
     again = outcome_of(asked)
     assert path.read_bytes() == written
-    run, exhibit = again.exhibit
-    assert run.cell == ("cloth", "LMFCN", 3)
-    assert exhibit.classes == run.classes == ["coarse", "fine"]
-    assert np.array_equal(exhibit.test.marked, np.not_equal(run.test_classes, run.predicted_classes))
-    assert all(hard.shown.name.endswith(".png") for hard in exhibit.hardest)
-    assert all(run.exhibit is None for run in outcome.runs)
+    run, summary = again.model_summary
+    assert run.key == ("cloth", "LMFCN", 3)
+    assert summary.classes == run.classes == ["coarse", "fine"]
+    assert np.array_equal(summary.test.marked, np.not_equal(run.test_classes, run.predicted_classes))
+    assert all(hard.picture.name.endswith(".png") for hard in summary.hardest)
+    assert all(run.model_summary is None for run in outcome.runs)
     path.write_bytes(written[:-9])
     with pytest.warns(UserWarning, match="Left out of the report: .* is truncated"):
-        assert again.exhibit is None
+        assert again.model_summary is None
 
 
 def test_all_methods_end_a_repeat_before_the_next_begins(folder):
@@ -103,7 +103,7 @@ def test_all_methods_end_a_repeat_before_the_next_begins(folder):
 
 def test_what_the_time_cuts_off_is_done_the_next_time(folder):
     begun = []
-    first = outcome_of(request(folder), may_start=lambda cell: begun.append(cell) or len(begun) <= 3)
+    first = outcome_of(request(folder), may_start=lambda key: begun.append(key) or len(begun) <= 3)
     assert len(first.runs) == 3
     assert first.verdict.n_repeats == 1
     assert {run.seed for run in first.shared} == {0}
@@ -117,7 +117,7 @@ def test_what_the_time_cuts_off_is_done_the_next_time(folder):
 
 
 def test_a_method_that_was_not_reached_is_named(folder):
-    cut = outcome_of(request(folder), may_start=lambda cell: cell.method == "LBP")
+    cut = outcome_of(request(folder), may_start=lambda key: key.method == "LBP")
     assert cut.waiting == ["PFTAS"]
     assert "Complete repeats: 0 of 2. Not in the verdict: PFTAS has 0. The same command goes on." in cut.remarks
     assert cut.verdict.sentences[0].startswith("Preliminary: only LBP was measured")
@@ -128,7 +128,7 @@ def test_a_method_that_is_added_does_not_undo_the_verdict_of_the_others(folder):
     outcome_of(request(folder, repeats=3))
     changes = {"random-fcn": {"latent_dim": 4, "widths": (6,)}}
     asked = request(folder, methods=["LBP", "PFTAS", "random-fcn"], repeats=3)
-    cut = outcome_of(asked, changes, lambda cell: cell.seed == 0)
+    cut = outcome_of(asked, changes, lambda key: key.seed == 0)
     assert (cut.verdict.n_repeats, len(cut.runs), len(cut.shared)) == (3, 7, 6)
     assert cut.verdict.sentences[0].endswith(" alone; not in it: random-fcn.")
     assert "Complete repeats: 1 of 3. Not in the verdict: random-fcn has 1. The same command goes on." in cut.remarks

@@ -4,19 +4,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from lmfcn.baselines.registry import METHODS as COMPARATORS
 from sklearn.metrics import balanced_accuracy_score
 
 from lmfcn import make_gaussians
+from lmfcn.baselines import METHODS as BASELINES
 from lmfcn.benchmark.measure import (
     CHANGES,
     METHODS,
     ON_TOP_OF_CNN,
-    describe,
     digest_of,
     history_fields,
     is_tuned,
     measure,
+    model_fields,
 )
 from lmfcn.benchmark.runs import RunKey
 from lmfcn.benchmark.tasks import SplitData, Subset
@@ -69,7 +69,7 @@ def test_one_network_by_hand():
     }
 
 
-def test_closing_epochs_add_to_the_counts_and_leave_the_curves():
+def test_refit_epochs_add_to_the_counts_and_leave_the_curves():
     plain = history_fields(SimpleNamespace(history_=FIRST, best_epoch_=1, n_iter_=2))
     closed = history_fields(SimpleNamespace(history_=FIRST, best_epoch_=1, n_iter_=4, closing_history_=SECOND))
     added = sum(SECOND.column("n_backpropagated"))
@@ -103,7 +103,7 @@ QUICKLY = {**dict.fromkeys(("LMFCN", "LMFCN (paper)", "CNN-CE", "CNN + SVM"), QU
 
 
 @pytest.fixture(scope="module")
-def parts():
+def data():
     random = np.random.default_rng(0)
     return SplitData(*(Subset(*make_gaussians(count, 16, random, stds=(10, 60))) for count in (10, 8, 6)))
 
@@ -117,13 +117,13 @@ def few_candidates_for_the_svm():
 
 
 @pytest.fixture(scope="module")
-def on_the_cnn(parts):
-    return {run.method: run for run in measure(RunKey("tiny", "CNN-CE", 0), parts, {"weight_decay": 0.1}, QUICKLY)}
+def on_the_cnn(data):
+    return {run.method: run for run in measure(RunKey("tiny", "CNN-CE", 0), data, {"weight_decay": 0.1}, QUICKLY)}
 
 
-def test_everything_about_a_run_of_lmfcn(parts):
-    (run,) = measure(RunKey("tiny", "LMFCN", 0), parts, changes=QUICKLY)
-    assert run.cell == ("tiny", "LMFCN", 0)
+def test_everything_about_a_run_of_lmfcn(data):
+    (run,) = measure(RunKey("tiny", "LMFCN", 0), data, changes=QUICKLY)
+    assert run.key == ("tiny", "LMFCN", 0)
     assert (run.n_train, run.n_validation, run.n_test) == (20, 16, 12)
     assert all(0 <= score <= 1 for score in (run.train_balanced_accuracy, run.test_balanced_accuracy))
     assert (run.chosen, [parameters for parameters, _ in run.tried]) == ({}, [{}])  # it runs as it comes
@@ -138,20 +138,20 @@ def test_everything_about_a_run_of_lmfcn(parts):
     assert 2 <= run.n_support_final <= 20 + 16  # the last SVM learns from validation images too
     assert 0 <= run.cpu_seconds <= run.cpu_seconds_with_tuning
     assert run.n_weights == 2 * (6 * 9 + 2 * 6 + 4 * 6 * 9 + 2 * 4)
-    assert run.split == parts.fingerprint()
+    assert run.split == data.fingerprint()
     assert run.versions == versions()
 
 
-def test_settings_are_those_that_the_choice_left(parts):
-    run, *_ = measure(RunKey("tiny", "CNN-CE", 3), parts, {"weight_decay": 0.5}, QUICKLY)
+def test_settings_are_those_that_the_choice_left(data):
+    run, *_ = measure(RunKey("tiny", "CNN-CE", 3), data, {"weight_decay": 0.5}, QUICKLY)
     assert len(run.tried) == 1
     assert run.chosen == {"weight_decay": 0.5}
     assert (run.settings["weight_decay"], run.settings["loss"], run.settings["widths"]) == (0.5, "cross-entropy", [6])
     assert run.settings["random_state"] == 3
 
 
-def test_the_same_cell_gives_the_same_run(parts):
-    twice = [next(measure(RunKey("tiny", "LMFCN", 1), parts, {}, QUICKLY)) for _ in range(2)]
+def test_the_same_cell_gives_the_same_run(data):
+    twice = [next(measure(RunKey("tiny", "LMFCN", 1), data, {}, QUICKLY)) for _ in range(2)]
     assert twice[0].validation_by_epoch == twice[1].validation_by_epoch
     assert twice[0].test_balanced_accuracy == twice[1].test_balanced_accuracy
 
@@ -170,49 +170,49 @@ def test_two_methods_come_with_the_cnn(on_the_cnn):
     assert cnn.cpu_seconds <= svm.cpu_seconds
 
 
-def test_on_top_is_what_the_method_gives_by_itself(on_the_cnn, parts):
-    (alone,) = measure(RunKey("tiny", "CNN + SVM", 0), parts, {"weight_decay": 0.1}, QUICKLY)
+def test_on_top_is_what_the_method_gives_by_itself(on_the_cnn, data):
+    (alone,) = measure(RunKey("tiny", "CNN + SVM", 0), data, {"weight_decay": 0.1}, QUICKLY)
     beside = on_the_cnn["CNN + SVM"]
     for name in ("test_balanced_accuracy", "train_balanced_accuracy", "validation_by_epoch", "best_epoch", "settings"):
         assert getattr(alone, name) == getattr(beside, name), name
 
 
-def test_validation_of_what_is_on_top_is_not_that_of_the_cnn(parts):
-    runs = list(measure(RunKey("tiny", "CNN-CE", 0), parts, {}, QUICKLY, beside=["CNN + SVM"]))
+def test_validation_of_what_is_on_top_is_not_that_of_the_cnn(data):
+    runs = list(measure(RunKey("tiny", "CNN-CE", 0), data, {}, QUICKLY, on_top_of_cnn=["CNN + SVM"]))
     cnn, svm = (run.validation_balanced_accuracy for run in runs)
     assert cnn == runs[0].validation_by_epoch[runs[0].best_epoch]
-    fitted = METHODS["CNN + SVM"](**QUICK, random_state=0).fit(*parts.train, validation=parts.validation)
+    fitted = METHODS["CNN + SVM"](**QUICK, random_state=0).fit(*data.train, validation=data.validation)
     assert svm == fitted.held_out_score_
 
 
-def test_only_what_is_wanted_beside_the_cnn(parts):
-    runs = measure(RunKey("tiny", "CNN-CE", 0), parts, {}, QUICKLY, beside=["CNN + SVM"])
+def test_only_what_is_wanted_beside_the_cnn(data):
+    runs = measure(RunKey("tiny", "CNN-CE", 0), data, {}, QUICKLY, on_top_of_cnn=["CNN + SVM"])
     assert [run.method for run in runs] == ["CNN-CE", "CNN + SVM"]
 
 
 @pytest.mark.parametrize("method", ["LBP", "random-fcn"])
-def test_methods_that_do_not_train(parts, method):
-    (run,) = measure(RunKey("tiny", method, 0), parts)
+def test_methods_that_do_not_train(data, method):
+    (run,) = measure(RunKey("tiny", method, 0), data)
     assert run.tried == [[{}, None]]
     assert run.epochs is run.best_epoch is run.n_backpropagated is run.validation_by_epoch is None
     assert 0 <= run.validation_balanced_accuracy <= 1
     assert (run.n_weights == 0) == (method == "LBP")
 
 
-def test_the_papers_preset_keeps_its_rates(parts):
-    (run,) = measure(RunKey("tiny", "LMFCN (paper)", 0), parts, {"learning_rate": 1.0}, QUICKLY)
+def test_the_papers_method_is_not_tuned(data):
+    (run,) = measure(RunKey("tiny", "LMFCN (paper)", 0), data, {"learning_rate": 1.0}, QUICKLY)
     assert run.chosen == {}
     assert run.settings["optimizer"] == "adadelta"
 
 
-def test_who_is_tuned():
-    assert set(METHODS) == {"LMFCN", "LMFCN (paper)", *COMPARATORS}
+def test_which_methods_are_tuned():
+    assert set(METHODS) == {"LMFCN", "LMFCN (paper)", *BASELINES}
     tuned = {method for method in METHODS if is_tuned(method)}
     assert tuned == set(CHANGES)
 
 
-def test_paths_among_the_settings_are_written_as_text(parts, tmp_path):
-    (run,) = measure(RunKey("tiny", "LBP", 0), parts, changes={"LBP": {"cache_dir": tmp_path}})
+def test_paths_among_the_settings_are_written_as_text(data, tmp_path):
+    (run,) = measure(RunKey("tiny", "LBP", 0), data, changes={"LBP": {"cache_dir": tmp_path}})
     assert run.settings["cache_dir"] == str(tmp_path)
 
 
@@ -236,10 +236,18 @@ def test_validation_of_one_vs_all_is_that_of_all_classes_where_the_last_svm_has_
     three = SplitData(*(Subset(*make_gaussians(6, 16, random, **draw)) for _ in range(3)))
     fitted = METHODS["LMFCN (paper)"](**{**QUICK, "epochs": 1}, random_state=0)
     fitted.fit(*three.train, validation=three.validation)
-    found = describe(fitted, three, 1.0)
+    found = model_fields(fitted, three, 1.0)
     expected = balanced_accuracy_score(three.validation.labels, fitted.predict(three.validation.images))
     assert found["validation_balanced_accuracy"] == expected
     assert len(found["history"]) == len(found["best_epoch"]) == 3
+
+
+def test_digests_are_those_of_earlier_versions():
+    # Computed before parameters and the paper's method were renamed; benchmarks/study.jsonl holds such digests.
+    assert digest_of("CNN-CE", CHANGES) == "482f53c34f1a1121605cab40aa84bd77"
+    assert digest_of("proxy-anchor", CHANGES) == "564982ab7c30f98bbba597496ce6db77"
+    assert digest_of("LMFCN (paper)", CHANGES) == "efd5e3c0375a290031148bf342374b8a"
+    assert digest_of("CNN-CE", {"CNN-CE": {"augmentation": "dihedral"}}) == "481b5dd072c695d55040e72a22d0a8ce"
 
 
 def test_digests_change_with_what_cross_validation_tries(monkeypatch):

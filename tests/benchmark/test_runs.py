@@ -48,7 +48,7 @@ def test_a_half_written_line_is_reported_and_swallows_nothing(tmp_path):
     append_run(path, replace(RUN, seed=1))
     with pytest.warns(UserWarning, match=r"runs.jsonl, line 2: not a whole JSON object; left out\."):
         runs = read_runs(path)
-    assert [cell.seed for cell in runs] == [0, 1]
+    assert [key.seed for key in runs] == [0, 1]
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def test_lines_of_other_versions_have_fewer_and_more_fields(tmp_path):
     needed = list(asdict(RUN))[:9]
     path.write_text(json.dumps({name: asdict(RUN)[name] for name in needed} | {"from the future": 1}) + "\n")
     (run,) = read_runs(path).values()
-    assert run.cell == RunKey("lung", "LMFCN", 0)
+    assert run.key == RunKey("lung", "LMFCN", 0)
     assert (run.split, run.epochs, run.chosen, run.validation_by_epoch) == (None, None, {}, None)
 
 
@@ -147,3 +147,15 @@ def test_a_number_that_json_does_not_know_is_refused(tmp_path):
 def test_seconds_until_an_accuracy(score, seconds):
     assert RUN.seconds_to_reach(score) == seconds
     assert replace(RUN, validation_by_epoch=None, seconds_by_epoch=None).seconds_to_reach(score) is None
+
+
+def test_names_of_earlier_versions_are_translated(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    former = {"learning_rate": 0.001, "views": "turns"}
+    values = {**asdict(RUN), "method": "LMFCN, paper's preset", "chosen": former, "tried": [[{}, 0.5], [former, None]]}
+    path.write_text(json.dumps({**values, "settings": {"views": "flips", "loss": "hinge"}}) + "\n")
+    (run,) = read_runs(path).values()
+    current = {"learning_rate": 0.001, "augmentation": "dihedral"}
+    assert run.key == RunKey("lung", "LMFCN (paper)", 0)
+    assert (run.chosen, run.tried) == (current, [[{}, 0.5], [current, None]])
+    assert run.settings == {"augmentation": "flips", "loss": "hinge"}

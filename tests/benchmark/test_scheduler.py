@@ -1,3 +1,4 @@
+import importlib.util
 import json
 import runpy
 import threading
@@ -11,8 +12,7 @@ import pytest
 import pieces_of_work as pieces
 from lmfcn import make_gaussians
 from lmfcn.benchmark import runs as runs_module
-from lmfcn.benchmark import scheduler as studies
-from lmfcn.benchmark import study
+from lmfcn.benchmark import scheduler
 from lmfcn.benchmark.runs import Run, RunKey, append_run, read_lines, read_runs
 from lmfcn.benchmark.tasks import SplitData, Subset
 from lmfcn.compute.parallel import LostWorkerError
@@ -20,6 +20,16 @@ from lmfcn.method.history import TrainingError
 from lmfcn.util.files import LockFile
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def load_script(name):
+    spec = importlib.util.spec_from_file_location(name, BENCHMARKS / f"{name}.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
+study = load_script("study")
 QUICK = {"epochs": 2, "latent_dim": 4, "widths": (6,), "device": "cpu"}
 
 
@@ -51,20 +61,20 @@ def run_of(task, method, seed, chosen=None):
 def test_tasks_of_the_same_images_take_over_a_choice(monkeypatch, tmp_path):
     order = []
 
-    def measured(cell, _parts, choice, *_):
-        order.append((cell.task, cell.seed, choice))
-        yield run_of(*cell, chosen={"learning_rate": 0.5} if choice is None else dict(choice))
+    def measured(key, _data, choice, *_):
+        order.append((key.task, key.seed, choice))
+        yield run_of(*key, chosen={"learning_rate": 0.5} if choice is None else dict(choice))
 
     monkeypatch.setattr("lmfcn.benchmark.scheduler.measure", measured)
     output, tasks = tmp_path / "runs.jsonl", {"few": partial(tiny, None), "many": partial(tiny, None)}
-    shared = {"output": output, "changes": {}, "beside": (), "tuned_on": {"few": "many"}}
-    studies.Study(tasks, ["CNN-H"], [0, 1], **shared).run(print)
+    shared = {"output": output, "changes": {}, "on_top_of_cnn": (), "tuned_on": {"few": "many"}}
+    scheduler.Study(tasks, ["CNN-H"], [0, 1], **shared).run(print)
     taken = {"learning_rate": 0.5}
     assert order == [("many", 0, None), ("few", 0, taken), ("few", 1, taken), ("many", 1, taken)]
     order.clear()
     output.unlink()
     with pytest.raises(ValueError, match="Seed 0 of many chooses the parameters of CNN-H on few, but is not in"):
-        studies.Study({"few": tasks["few"]}, ["CNN-H"], [0], **shared).run(print)
+        scheduler.Study({"few": tasks["few"]}, ["CNN-H"], [0], **shared).run(print)
 
 
 def test_a_study_from_the_first_run_to_the_table(command, output, capsys):
@@ -77,11 +87,11 @@ def test_a_study_from_the_first_run_to_the_table(command, output, capsys):
     assert len(told) == len(runs)
     assert told[0].startswith("tiny       LMFCN                       seed 0 | test ")
     assert ", 2 epochs, " in told[0]
-    for cell, run in runs.items():
-        tuned = cell.method not in ("LMFCN", "LBP", "random-fcn")
-        assert len(run.tried) == (4 if cell.seed == 0 and tuned else 1)
-        assert run.chosen == runs[cell._replace(seed=0)].chosen
-        assert run.split == runs[cell._replace(method="LBP")].split
+    for key, run in runs.items():
+        tuned = key.method not in ("LMFCN", "LBP", "random-fcn")
+        assert len(run.tried) == (4 if key.seed == 0 and tuned else 1)
+        assert run.chosen == runs[key._replace(seed=0)].chosen
+        assert run.split == runs[key._replace(method="LBP")].split
     assert runs["tiny", "LBP", 0].split != runs["tiny", "LBP", 1].split
     before = output.read_text()
     assert command(*asked) == 0
@@ -107,7 +117,7 @@ def test_an_interrupted_study_goes_on_behind_a_broken_line(command, output):
 
 
 def test_no_line_of_the_file_is_parsed_twice(tmp_path, monkeypatch):
-    monkeypatch.setattr(studies, "measure", lambda cell, *_: [run_of(*cell)])
+    monkeypatch.setattr(scheduler, "measure", lambda key, *_: [run_of(*key)])
     lines, parse = [], runs_module._parse
     monkeypatch.setattr(runs_module, "_parse", lambda line: lines.append(line) or parse(line))
     output = tmp_path / "runs.jsonl"
@@ -119,7 +129,7 @@ def test_no_line_of_the_file_is_parsed_twice(tmp_path, monkeypatch):
         told.append(line)
         append_run(output, run_of("another", "LBP", len(told)))  # as another process may do
 
-    asked = studies.Study({"tiny": partial(tiny, None)}, ["LBP"], range(10), output, {}, tuning_seed=None)
+    asked = scheduler.Study({"tiny": partial(tiny, None)}, ["LBP"], range(10), output, {}, tuning_seed=None)
     assert asked.run(add_another) == []
     assert len(told) == len(asked.finished()) == 10
     assert len(lines) == 40 == len(output.read_text().splitlines())
@@ -152,14 +162,14 @@ def test_a_seed_without_a_choice_is_refused_before_anything_runs(command, output
 
 
 def test_a_training_that_fails_does_not_stop_the_others(command, output, monkeypatch, capsys):
-    def fail(cell, parts, *others):
-        if cell.method == "CNN-H":
+    def fail(key, parts, *others):
+        if key.method == "CNN-H":
             raise TrainingError("The latents collapsed.")
-        yield run_of(*cell)
+        yield run_of(*key)
         assert parts.train.images.shape == (20, 16, 16)
         assert len(others) == 3
 
-    monkeypatch.setattr(studies, "measure", fail)
+    monkeypatch.setattr(scheduler, "measure", fail)
     assert command("--methods", "CNN-H", "LBP", "--seeds", "0", "1") == 1
     assert set(read_runs(output)) == {("tiny", "LBP", 0), ("tiny", "LBP", 1)}
     said = capsys.readouterr().out
@@ -169,7 +179,7 @@ def test_a_training_that_fails_does_not_stop_the_others(command, output, monkeyp
 
 def test_what_is_there_beside_the_cnn_is_not_measured_again(command, output, monkeypatch):
     wanted = []
-    monkeypatch.setattr(studies, "measure", lambda *arguments: wanted.append(arguments) or iter([]))
+    monkeypatch.setattr(scheduler, "measure", lambda *arguments: wanted.append(arguments) or iter([]))
     output.parent.mkdir()
     append_run(output, run_of("tiny", "FV-CNN", 0))
     command("--methods", "CNN-CE", "--seeds", "0")
@@ -179,22 +189,22 @@ def test_what_is_there_beside_the_cnn_is_not_measured_again(command, output, mon
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Replace measuring by counting; return the cells that were measured and with which choice."""
-    cells = []
+    """Replace measuring by counting; return the keys that were measured and with which choice."""
+    keys = []
 
-    def measure(cell, parts, choice, changes, beside):
-        cells.append((cell, choice))
+    def measure(key, parts, choice, changes, beside):
+        keys.append((key, choice))
         assert (changes, list(beside), len(parts.train.labels)) == ({"LBP": changes["LBP"]}, [], 20)
-        yield run_of(*cell)
+        yield run_of(*key)
 
-    monkeypatch.setattr(studies, "measure", measure)
-    return cells
+    monkeypatch.setattr(scheduler, "measure", measure)
+    return keys
 
 
 def test_a_cell_is_repeated_if_parameters_or_data_changed(tmp_path, counted):
     def run(n_jobs=None, *, data="first", **parameters):
         changes = {"LBP": {"n_jobs": n_jobs, **parameters}}
-        asked = studies.Study(
+        asked = scheduler.Study(
             {"tiny": partial(tiny, None)}, ["LBP"], [0], tmp_path / "runs.jsonl", changes, (), data={"tiny": data}
         )
         assert asked.run(lambda _: None) == []
@@ -211,7 +221,7 @@ def test_a_cell_is_repeated_if_parameters_or_data_changed(tmp_path, counted):
     run()  # whose line is still there
     assert len(counted) == 3
     (found,) = first.finished().values()
-    assert found.digest == first.digest(found.cell)
+    assert found.digest == first.digest(found.key)
     assert len({run.digest for run in read_lines(tmp_path / "runs.jsonl")}) == 3
 
 
@@ -219,7 +229,9 @@ def test_lines_without_a_digest_count_as_done(tmp_path, counted):
     path = tmp_path / "runs.jsonl"
     append_run(path, run_of("tiny", "LBP", 0))
     append_run(path, run_of("tiny", "gone", 0))
-    asked = studies.Study({"tiny": partial(tiny, None)}, ["LBP"], [0], path, {"LBP": {"validation_fraction": 0.1}}, ())
+    asked = scheduler.Study(
+        {"tiny": partial(tiny, None)}, ["LBP"], [0], path, {"LBP": {"validation_fraction": 0.1}}, ()
+    )
     assert asked.run(lambda _: None) == []
     assert counted == []
     assert asked.digest(RunKey("tiny", "gone", 0)) is None
@@ -227,15 +239,15 @@ def test_lines_without_a_digest_count_as_done(tmp_path, counted):
 
 def test_without_a_tuning_seed_nothing_is_tuned(tmp_path, monkeypatch):
     choices = []
-    monkeypatch.setattr(studies, "measure", lambda *arguments: choices.append(arguments[2]) or iter([]))
+    monkeypatch.setattr(scheduler, "measure", lambda *arguments: choices.append(arguments[2]) or iter([]))
     tasks = {"tiny": partial(tiny, None)}
-    studies.Study(tasks, ["CNN-CE"], [3, 4], tmp_path / "runs.jsonl", {}, (), None).run(lambda _: None)
+    scheduler.Study(tasks, ["CNN-CE"], [3, 4], tmp_path / "runs.jsonl", {}, (), None).run(lambda _: None)
     assert choices == [{}, {}]
 
 
 def test_threads_and_weights_are_passed_on(command, tmp_path, monkeypatch, capsys):
     threads = []
-    monkeypatch.setattr(studies, "WithThreads", lambda function, count: threads.append(count) or function)
+    monkeypatch.setattr(scheduler, "WithThreads", lambda function, count: threads.append(count) or function)
     weights = tmp_path / "resnet18.pth"
     assert command("--methods", "ResNet18", "--seeds", "0", "--threads", "3", "--weights", str(weights)) == 2
     assert threads == [3]
@@ -266,14 +278,14 @@ def test_bad_input_ends_with_one_sentence(command, capsys, arguments, sentence):
     assert sentence in said
 
 
-def small_study(output, task=pieces.tiny_task, **places):
+def small_study(output, task=pieces.tiny_task, **workers):
     changes = {"LMFCN": QUICK, "CNN-CE": {**QUICK, "epochs": 1}}
     methods = ["LBP", "CNN-CE", "CNN + SVM", "LMFCN"]
-    return studies.Study({"tiny": task}, methods, [0, 1], output, changes, beside=["CNN + SVM"], **places)
+    return scheduler.Study({"tiny": task}, methods, [0, 1], output, changes, on_top_of_cnn=["CNN + SVM"], **workers)
 
 
 def without_seconds(path):
-    return {cell: _timeless(vars(run)) for cell, run in read_runs(path).items()}
+    return {key: _timeless(vars(run)) for key, run in read_runs(path).items()}
 
 
 def _timeless(value):
@@ -292,7 +304,7 @@ def serial_runs(tmp_path_factory):
 def test_two_processes_measure_the_same_bit_for_bit(serial_runs, tmp_path):
     begun, ended, told = [], [], []
     parallel = small_study(tmp_path / "runs.jsonl", jobs=2, by_repeat=True)
-    assert parallel.run(told.append, lambda cell: begun.append(cell) or True, ended.append) == []
+    assert parallel.run(told.append, lambda key: begun.append(key) or True, ended.append) == []
     assert without_seconds(tmp_path / "runs.jsonl") == serial_runs
     assert len(told) == len(serial_runs) == 8
     assert sorted(begun) == sorted(ended)
@@ -317,25 +329,25 @@ def test_a_worker_killed_in_the_middle_changes_nothing(serial_runs, cluster, tmp
 
 def test_other_seeds_wait_for_the_one_that_tunes(tmp_path):
     asked = small_study(tmp_path / "runs.jsonl")
-    cells = list(asked.cells())
+    keys = list(asked.keys())
     first = RunKey("tiny", "CNN-CE", 0)
-    waiting = [cell for cell in cells if cell != first and asked._waits(cell, [first], [cell])]
+    waiting = [key for key in keys if key != first and asked._must_wait(key, [first], [key])]
     assert waiting == [RunKey("tiny", "CNN-CE", 1), RunKey("tiny", "CNN + SVM", 0)]
-    assert not any(asked._waits(cell, [RunKey("tiny", "LBP", 0), RunKey("tiny", "LMFCN", 0)], [cell]) for cell in cells)
+    assert not any(asked._must_wait(key, [RunKey("tiny", "LBP", 0), RunKey("tiny", "LMFCN", 0)], [key]) for key in keys)
 
 
 def test_a_piece_that_nobody_survives_is_a_failure(tmp_path, monkeypatch):
     def lose(function, works, **_):
         for work in works:
-            yield work, LostWorkerError("3 processes died.") if work.cell.method == "LBP" else function(work)
+            yield work, LostWorkerError("3 processes died.") if work.key.method == "LBP" else function(work)
 
-    monkeypatch.setattr(studies, "as_completed", lose)
-    monkeypatch.setattr(studies, "measure", lambda cell, *_: [run_of(*cell)])
+    monkeypatch.setattr(scheduler, "as_completed", lose)
+    monkeypatch.setattr(scheduler, "measure", lambda key, *_: [run_of(*key)])
     told = []
     failures = small_study(tmp_path / "runs.jsonl").run(told.append)
     assert failures == [f"tiny, LBP, seed {seed}: 3 processes died." for seed in (0, 1)]
     assert "tiny, LBP, seed 0: 3 processes died. Going on with the next." in told
-    assert {cell.method for cell in read_runs(tmp_path / "runs.jsonl")} == {"CNN-CE", "CNN + SVM", "LMFCN"}
+    assert {key.method for key in read_runs(tmp_path / "runs.jsonl")} == {"CNN-CE", "CNN + SVM", "LMFCN"}
 
 
 def test_the_folder_of_the_data_must_be_there(tmp_path, capsys):
@@ -350,7 +362,7 @@ def test_an_interrupt_says_how_to_go_on(command, monkeypatch, capsys):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(studies, "measure", interrupt)
+    monkeypatch.setattr(scheduler, "measure", interrupt)
     assert command("--methods", "LBP") == 130
     assert "the same command goes on" in capsys.readouterr().err
 
@@ -358,7 +370,7 @@ def test_an_interrupt_says_how_to_go_on(command, monkeypatch, capsys):
 def test_the_tables_of_the_docs_are_those_of_the_runs_that_are_kept(capsys):
     assert study.main(["--table", "--output", str(BENCHMARKS / "study.jsonl"), "--against", "random-fcn"]) == 0
     shown = capsys.readouterr().out
-    told = (BENCHMARKS.parent / "docs" / "comparators.md").read_text(encoding="utf-8").splitlines()
+    told = (BENCHMARKS.parent / "docs" / "research" / "baselines.md").read_text(encoding="utf-8").splitlines()
     rows = [line for line in told if line.startswith("| ") and "±" in line]
     assert len(rows) > 30
     for row in rows:
@@ -370,7 +382,7 @@ def test_the_tables_of_the_docs_are_those_of_the_runs_that_are_kept(capsys):
 def test_the_tables_of_the_recipe_are_those_of_the_runs_that_are_kept():
     tables = runpy.run_path(str(BENCHMARKS / "recipe_tables.py"))
     runs = list(read_runs(BENCHMARKS / "study.jsonl").values())
-    told = (BENCHMARKS.parent / "docs" / "recipe.md").read_text(encoding="utf-8")
+    told = (BENCHMARKS.parent / "docs" / "research" / "recipe.md").read_text(encoding="utf-8")
     for name in ("accuracies", "differences", "costs", "support"):
         assert tables[name](runs) in told
 
@@ -382,7 +394,7 @@ def test_a_table_of_nothing_is_refused(command, output, capsys):
     assert "runs.jsonl holds no run of these methods on these tasks." in capsys.readouterr().err
 
 
-def test_the_module_is_a_command(monkeypatch, capsys):
+def test_the_script_is_a_command(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["study.py", "--table", "--output", "nothing"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(study.__file__, run_name="__main__")

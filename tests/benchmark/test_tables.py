@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from lmfcn.benchmark.runs import Run
-from lmfcn.benchmark.tables import all_tables, comparison, matched_pairs, overview, task_table
+from lmfcn.benchmark.tables import all_tables, difference_table, matched_pairs, overview_table, task_table
 
 
 def run(task, method, seed, score, **more):
@@ -44,14 +44,14 @@ def test_the_table_of_a_task():
     assert heading[0] == "lung"
     assert set(line) == {"---"}
     assert ours[:6] == ["LMFCN", "1.000", "0.900", "0.850 ± 0.071", "2", "2 of 3"]
-    assert heading[8:10] == ["support vectors, first → kept epoch", "support vectors, last SVM"]
+    assert heading[8:10] == ["support vectors, first → selected epoch", "support vectors, final SVM"]
     assert ours[6:] == ["2", "1,200", "40 → 30", "55", "148,544", "learning_rate 0.001"]
     assert theirs == ["LBP", "1.000", "0.900", "0.700 ± 0.000", "2", "-", "2", "-", "-", "-", "-", "-"]
     assert len(heading) == len(ours) == len(theirs)
 
 
 def test_the_overview_marks_the_best_and_counts_what_is_missing():
-    assert entries(overview(RUNS, ["neu-10", "lung", "textures"], METHODS)) == [
+    assert entries(overview_table(RUNS, ["neu-10", "lung", "textures"], METHODS)) == [
         ["test", "neu-10", "lung"],
         ["---", "---", "---"],
         ["LMFCN", "-", "**0.850 ± 0.071**"],
@@ -70,22 +70,22 @@ def test_all_tables_show_what_was_asked_for():
 
 def test_paired_differences_by_hand():
     # Differences 0.2 and 0.1: deviation 0.0707, standard error 0.05, and 12.706 is Student's point for one degree.
-    heading, _, row = entries(comparison(RUNS, ["lung", "neu-10"], "LMFCN", "LBP"))
+    heading, _, row = entries(difference_table(RUNS, ["lung", "neu-10"], "LMFCN", "LBP"))
     assert heading[0] == "LMFCN minus LBP"
     assert row == ["lung", "+0.150", "-0.485 to +0.785", "2", "-"]
     # With the correction: 0.0707 * sqrt(1/2 + 300/100) = 0.132.
-    *_, corrected = entries(comparison(RUNS, ["lung"], "LMFCN", "LBP", corrected=True))
+    *_, corrected = entries(difference_table(RUNS, ["lung"], "LMFCN", "LBP", corrected=True))
     assert corrected[2] == "-1.531 to +1.831"
 
 
 def test_a_difference_beyond_chance_is_marked():
     theirs = [replace(one, method="GLCM", test_balanced_accuracy=one.test_balanced_accuracy - 0.1) for one in RUNS[:2]]
-    *_, row = entries(comparison([*RUNS, *theirs], ["lung"], "LMFCN", "GLCM"))
+    *_, row = entries(difference_table([*RUNS, *theirs], ["lung"], "LMFCN", "GLCM"))
     assert row[1:3] == ["**+0.100**", "+0.100 to +0.100"]
 
 
 def test_one_seed_has_no_interval():
-    *_, row = entries(comparison(RUNS[1:], ["lung"], "LMFCN", "LBP"))
+    *_, row = entries(difference_table(RUNS[1:], ["lung"], "LMFCN", "LBP"))
     assert row[:4] == ["lung", "+0.200", "-", "1"]
 
 
@@ -95,7 +95,7 @@ def test_divisions_that_differ_are_not_paired():
     assert matched_pairs([ours, replace(theirs, split="b")], "lung", "LMFCN", "LBP") == []
     same = replace(theirs, split="a")
     assert matched_pairs([ours, same], "lung", "LMFCN", "LBP") == [(ours, same)]
-    assert len(entries(comparison([ours, replace(theirs, split="b")], ["lung"], "LMFCN", "LBP"))) == 2
+    assert len(entries(difference_table([ours, replace(theirs, split="b")], ["lung"], "LMFCN", "LBP"))) == 2
 
 
 @pytest.mark.parametrize(
@@ -104,5 +104,5 @@ def test_divisions_that_differ_are_not_paired():
 def test_who_learns_faster(best, expected):
     slow = {"validation_by_epoch": [0.5, best], "seconds_by_epoch": [5.0, 10.0], "seconds_to_best": 10.0}
     theirs = [run("lung", "CNN-CE", seed, 0.8, **slow) for seed in (0, 1)]
-    *_, row = entries(comparison([*RUNS, *theirs], ["lung"], "LMFCN", "CNN-CE"))
+    *_, row = entries(difference_table([*RUNS, *theirs], ["lung"], "LMFCN", "CNN-CE"))
     assert row[-1] == expected

@@ -6,7 +6,16 @@ import pytest
 from PIL import Image
 
 from lmfcn import make_gaussians
-from lmfcn.benchmark.tasks import TASKS, SplitData, Subset, divide, gaussians, inspect_images, open_images, split_images
+from lmfcn.benchmark.tasks import (
+    TASKS,
+    SplitData,
+    Subset,
+    gaussians,
+    inspect_images,
+    open_images,
+    split_by_counts,
+    split_images,
+)
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.image_files import CollectionError
 
@@ -89,7 +98,7 @@ def test_gaussians_are_new_for_every_seed():
     assert first.fingerprint() == again.fingerprint() != other.fingerprint()
 
 
-def test_textures_are_divided_by_blocks():
+def test_textures_are_split_by_blocks():
     pytest.importorskip("skimage")
     parts = TASKS["textures"](NOWHERE, 3)
     assert [counts(part) for part in sides(parts)] == [[20] * 3, [12] * 3, [32] * 3]
@@ -108,9 +117,9 @@ def test_a_tile_lies_in_the_block_that_its_group_names():
     assert any(np.array_equal(train[0][..., 0], corner) for corner in corners)
 
 
-def test_a_division_depends_on_the_seed_alone():
+def test_a_split_depends_on_the_seed_alone():
     images = ImageCollection(np.arange(20 * 64, dtype=np.uint8).reshape(20, 8, 8), ["a"] * 10 + ["b"] * 10)
-    first, again, other = (divide(images, (4, 2, None), seed) for seed in (0, 0, 1))
+    first, again, other = (split_by_counts(images, (4, 2, None), seed) for seed in (0, 0, 1))
     assert [counts(part) for part in sides(first)] == [[4, 4], [2, 2], [4, 4]]
     assert first.fingerprint() == again.fingerprint() != other.fingerprint()
 
@@ -120,13 +129,13 @@ def test_the_fingerprint_sees_pixels_labels_and_sides(textures):
     part, relabelled = Subset(images, labels), Subset(images, 1 - labels)
     brighter = images.copy()
     brighter[0, 0, 0] += 1
-    divisions = [
+    splits = [
         (part, part, part),
         (part, part, relabelled),
         (part, relabelled, part),
         (Subset(brighter, labels), part, part),
     ]
-    assert len({SplitData(*division).fingerprint() for division in divisions}) == 4
+    assert len({SplitData(*subsets).fingerprint() for subsets in splits}) == 4
 
 
 def test_options_of_the_gaussians():
@@ -170,7 +179,7 @@ def npz(tmp_path, random):
     return write
 
 
-def test_divisions_never_go_through_a_group(npz):
+def test_splits_keep_groups_together(npz):
     images = open_images(npz(40, groups=np.arange(40) // 4))
     for seed in range(3):
         parts = split_images(images, seed)
@@ -179,9 +188,9 @@ def test_divisions_never_go_through_a_group(npz):
     assert inspect_images(images, [0]).found.groups_per_class == {"0": 10, "1": 10}
 
 
-def test_a_given_division_is_given_up_only_when_asked(npz):
+def test_a_given_split_is_ignored_only_on_request(npz):
     path = npz(split=np.array(["train", "test"] * 10))
-    with pytest.raises(ValueError, match=r"is divided already \(test, train\), but .* with --ignore-split all images"):
+    with pytest.raises(ValueError, match=r"is already split \(test, train\), but .* with --ignore-split all images"):
         open_images(path)
     assert len(open_images(path, ignore_split=True)) == 20
     assert len(open_images(npz(split=np.array(["all"] * 20)))) == 20  # the name of a single list file
@@ -229,8 +238,8 @@ def test_leaks_are_counted_for_every_repeat(npz, random):
     assert summary.n_leaks == [int(one) for one in apart]
     assert 0 < sum(summary.n_leaks) < 4
     assert summary.leak_sentence.startswith(
-        "Groups of images that are the same or nearly the same: 1; up to 1 of them is on two sides of a division, so"
-        " that test accuracies may be too good."
+        "Groups of images that are the same or nearly the same: 1; up to 1 of them is in more than one part of a"
+        " split, so that test accuracies may be too good."
     )
     kept = inspect_images(found, [seed for seed in range(4) if not apart[seed]])
-    assert kept.leak_sentence.endswith("nearly the same: 1; none is on two sides of a division.")
+    assert kept.leak_sentence.endswith("nearly the same: 1; none is in more than one part of a split.")

@@ -24,8 +24,8 @@ WORST = runs_of("LBP", [0.71, 0.73, 0.72, 0.72, 0.72])
 def test_the_differences_and_p_values_by_hand():
     verdict = make_verdict([*WORST, *NEAR, *BEST])
     assert verdict.winner == "CNN-CE"
-    assert [rival.method for rival in verdict.rivals] == ["GLCM", "LBP"]
-    near, worst = verdict.rivals
+    assert [rival.method for rival in verdict.others] == ["GLCM", "LBP"]
+    near, worst = verdict.others
     # Differences 0.02, 0, 0.03, -0.01, 0.01: mean 0.01, deviation 0.0158114; t = 0.01 / (0.0158114 sqrt(1/5 + 1/4))
     # = 0.942809, whose two-sided p with 4 degrees of freedom is 0.399; of three pairs it is the last.
     assert near.behind.mean == pytest.approx(0.01)
@@ -80,16 +80,16 @@ def test_one_or_two_repeats_say_nothing_about_chance(n, start):
 def test_of_two_that_are_equally_good_the_cheaper_one_wins():
     verdict = make_verdict([*runs_of("dear", [0.1 + 0.2, 0.9, 0.8], 9.0), *runs_of("cheap", [0.8, 0.9, 0.3], 4.0)])
     assert verdict.winner == "cheap"
-    assert verdict.rivals[0].p_value == 1.0
+    assert verdict.others[0].p_value == 1.0
     assert verdict.sentences[0].endswith("practically the same as dear.")
 
 
 def test_the_same_small_difference_three_times_is_no_certainty():
     # One test image of twenty each time: taken to vary by one image, t = 1 / sqrt(1/3 + 20/4000).
     level = make_verdict([*runs_of("a", [0.95, 0.90, 1.0], n_test=20), *runs_of("b", [0.90, 0.85, 0.95], n_test=20)])
-    assert level.rivals[0].p_value == pytest.approx(0.228, abs=0.001)
+    assert level.others[0].p_value == pytest.approx(0.228, abs=0.001)
     sure = make_verdict([*runs_of("a", [0.95, 0.90, 1.0]), *runs_of("b", [0.90, 0.85, 0.95])])
-    assert sure.rivals[0].p_value < 0.001
+    assert sure.others[0].p_value < 0.001
 
 
 def test_a_single_method_is_no_contest():
@@ -137,7 +137,7 @@ def test_the_interval_is_of_the_same_test_as_the_p_value():
     scores = [10 / 12, 11 / 12, 9 / 12]
     (rival,) = make_verdict(
         [*runs_of("a", [one + 1 / 12 for one in scores], n_test=12), *runs_of("b", scores, n_test=12)]
-    ).rivals
+    ).others
     assert rival.behind.low < 0 < rival.behind.mean < rival.behind.high
     # Taken to vary by 1/12: the interval is 4.302653 * sqrt(1/3 + 12/4000) / 12 to both sides.
     assert rival.behind.high - rival.behind.mean == pytest.approx(4.302653 * math.sqrt(1 / 3 + 12 / 4000) / 12)
@@ -148,18 +148,18 @@ def test_one_image_of_a_rare_class_makes_a_large_step():
     # 18 images of one class, 2 of the other: an image of the latter moves the mean of both by 1 / (2 * 2).
     rare = {"n_test": 20, "test_classes": [0] * 18 + [1] * 2}
     ours, theirs = [0.95, 0.90, 1.0], [0.70, 0.65, 0.75]
-    (rival,) = make_verdict([*runs_of("a", ours, **rare), *runs_of("b", theirs, **rare)]).rivals
+    (rival,) = make_verdict([*runs_of("a", ours, **rare), *runs_of("b", theirs, **rare)]).others
     assert rival.p_value == pytest.approx(paired_p_value(ours, theirs, test_to_train=20 / 4000, resolution=1 / 4))
     assert rival.p_value > 0.2
-    (sure,) = make_verdict([*runs_of("a", ours, n_test=20), *runs_of("b", theirs, n_test=20)]).rivals
+    (sure,) = make_verdict([*runs_of("a", ours, n_test=20), *runs_of("b", theirs, n_test=20)]).others
     assert sure.p_value < 0.02
 
 
 def equally_good(random, n_methods=8, n_repeats=5, n_test=200, n_learnt=800):
-    """Return runs whose accuracies differ by chance only, with what overlapping divisions have in common."""
+    """Return runs whose accuracies differ by chance only, with what overlapping splits have in common."""
     share = n_test / (n_test + n_learnt)
-    of_images, of_division = random.normal(size=(n_methods, 1)), random.normal(size=(n_methods, n_repeats))
-    scores = 0.8 + 0.05 * (math.sqrt(share) * of_images + math.sqrt(1 - share) * of_division)
+    of_images, of_split = random.normal(size=(n_methods, 1)), random.normal(size=(n_methods, n_repeats))
+    scores = 0.8 + 0.05 * (math.sqrt(share) * of_images + math.sqrt(1 - share) * of_split)
     return [
         Run("steel", str(method), seed, 1.0, 0.9, score, n_learnt, n_test, 1.0)
         for method, mine in enumerate(scores.tolist())
@@ -182,8 +182,8 @@ def test_among_equals_the_best_by_chance_is_seldom_called_better():
     assert np.mean(naive) > 0.05  # what corrects only for the comparisons with the winner forgets that it was chosen
 
 
-def test_other_divisions_and_nothing_are_refused():
-    with pytest.raises(ValueError, match="measured on the same divisions"):
+def test_other_splits_and_nothing_are_refused():
+    with pytest.raises(ValueError, match="measured on the same splits"):
         make_verdict([*BEST, *NEAR[:4]])
     with pytest.raises(ValueError, match="no run to make_verdict"):
         make_verdict([])
@@ -193,7 +193,7 @@ def test_other_divisions_and_nothing_are_refused():
 def test_equals_have_no_lead(others):
     verdict = make_verdict([*runs_of("GLCM", others, seconds=3.0), *runs_of("LBP", [0.9, 0.95, 1.0])])
     sentences = verdict.sentences
-    assert f"{verdict.rivals[0].behind.mean:.3f}" == "0.000"
+    assert f"{verdict.others[0].behind.mean:.3f}" == "0.000"
     assert sentences[0].startswith("LBP has the best")
     assert sentences[0].endswith("practically the same as GLCM.")
     assert sentences[1] == "It cannot be told apart from GLCM."

@@ -123,10 +123,10 @@ def test_an_interrupt_leaves_tables_and_code_130(lmfcn, folder, monkeypatch, tmp
 
     whole = studies.measure
 
-    def interrupted(cell, *others):
-        if cell.seed == 1:
+    def interrupted(key, *others):
+        if key.seed == 1:
             raise KeyboardInterrupt
-        yield from whole(cell, *others)
+        yield from whole(key, *others)
 
     monkeypatch.setattr(studies, "measure", interrupted)
     code, stdout, _ = lmfcn(folder, *FAST, "--quiet")
@@ -143,10 +143,10 @@ def test_a_failed_training_ends_with_code_1(lmfcn, folder, monkeypatch):
 
     whole = studies.measure
 
-    def failing(cell, *others):
-        if cell.method == "PFTAS":
+    def failing(key, *others):
+        if key.method == "PFTAS":
             raise TrainingError("The features are not finite.")
-        yield from whole(cell, *others)
+        yield from whole(key, *others)
 
     monkeypatch.setattr(studies, "measure", failing)
     code, stdout, _ = lmfcn(folder, *FAST, "--quiet")
@@ -168,10 +168,10 @@ def test_without_a_repeat_in_common_there_is_no_verdict_yet(lmfcn, folder, monke
 
     whole = studies.measure
 
-    def failing(cell, *others):
-        if cell.seed == (cell.method == "LBP"):
+    def failing(key, *others):
+        if key.seed == (key.method == "LBP"):
             raise TrainingError("Not this time.")
-        yield from whole(cell, *others)
+        yield from whole(key, *others)
 
     monkeypatch.setattr(studies, "measure", failing)
     code, stdout, stderr = lmfcn(folder, *FAST, "--quiet")

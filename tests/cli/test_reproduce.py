@@ -22,8 +22,8 @@ def trees(tmp_path_factory):
 def lmfcn(monkeypatch, capsys, tmp_path):
     """Run the command in this process, with made-up results; return its exit code and what it printed."""
 
-    def measure(cell, *_):
-        yield Run(*cell, 1.0, 0.8, 0.9, 10, 10, 1.0, settings={}, versions={"lmfcn": "0"}, machine={"cores": 2})
+    def measure(key, *_):
+        yield Run(*key, 1.0, 0.8, 0.9, 10, 10, 1.0, settings={}, versions={"lmfcn": "0"}, machine={"cores": 2})
 
     def run(*arguments):
         monkeypatch.chdir(tmp_path)
@@ -51,7 +51,7 @@ def test_a_table_is_measured_printed_and_written(lmfcn, tmp_path):
     assert [part.strip() for part in row.strip("│").split("│")] == [
         *("Gaussian", "GLCM", "0.9527 ± 0.0191", "0.9000 ± 0.0000", "-0.0527", "-", "-")
     ]
-    assert "4 of the paper's 22 rows are measured, and 1 of our defaults." in stdout
+    assert "4 of the paper's 22 rows are measured, and 1 of our LMFCN." in stdout
     assert stdout.endswith("Report: reproduction/report.html\n")
     names = sorted(path.name for path in (tmp_path / "reproduction").iterdir())
     assert names == ["report.html", "runs.jsonl", "table3.csv", "table3.md", "table3.tex"]
@@ -69,7 +69,7 @@ def test_all_sets_and_all_tables(lmfcn, trees, tmp_path, monkeypatch):
     assert code == 0
     assert "missing" not in stdout
     assert "has fewer images than BreaKHis" in stdout
-    assert {cell.task for cell in read_runs(tmp_path / "reproduction" / "runs.jsonl")} == {
+    assert {key.task for key in read_runs(tmp_path / "reproduction" / "runs.jsonl")} == {
         *("BACH, quick", "BreaKHis, quick", "CRC, quick", "Salzburg, quick", "Gaussian, quick"),
         *("BACH, 4 classes, quick", "BreaKHis, 8 classes, quick", "CRC, 8 classes, quick"),
     }
@@ -90,28 +90,28 @@ def test_a_terminal_gets_a_bar(lmfcn, monkeypatch):
     screen = io.StringIO()
     monkeypatch.setattr(command, "Console", lambda **_: Console(file=screen, force_terminal=True, width=120))
     begin, begun = RunBar.begin, []
-    monkeypatch.setattr(RunBar, "begin", lambda bar, cell: begun.append(cell.method) or begin(bar, cell))
-    code, stdout, _ = lmfcn("table2", "--profile", "quick", "--size", "16", "--only", "LMFCN, our defaults")
+    monkeypatch.setattr(RunBar, "begin", lambda bar, key: begun.append(key.method) or begin(bar, key))
+    code, stdout, _ = lmfcn("table2", "--profile", "quick", "--size", "16", "--only", "LMFCN")
     assert code == 0
     assert "seed 0" not in stdout
     shown = screen.getvalue()
     assert "seed 1" in shown
     assert "2/2" in shown
-    assert begun == ["LMFCN, our defaults"] * 2
+    assert begun == ["LMFCN"] * 2
 
 
 def test_an_interrupt_leaves_tables_and_code_130(lmfcn, monkeypatch, tmp_path):
     whole = studies.measure
 
-    def interrupted(cell, *others):
-        if cell.seed == 1:
+    def interrupted(key, *others):
+        if key.seed == 1:
             raise KeyboardInterrupt
-        yield from whole(cell, *others)
+        yield from whole(key, *others)
 
     monkeypatch.setattr(studies, "measure", interrupted)
     code, stdout, _ = lmfcn("table2", *QUICK)
     assert code == 130
-    assert "- Runs that are there: 1 of 8. The same command goes on." in stdout
+    assert "- Finished runs: 1 of 8. The same command goes on." in stdout
     assert "1 of 2 repetitions so far" in (tmp_path / "reproduction" / "table2.md").read_text()
     monkeypatch.setattr(studies, "measure", whole)
     assert lmfcn("table2", *QUICK)[0] == 0
@@ -161,14 +161,14 @@ def test_tables_are_written_before_figures_are_drawn(lmfcn, monkeypatch, tmp_pat
 
 
 def test_rows_are_known_by_the_names_of_the_tables(lmfcn, tmp_path):
-    code, stdout, _ = lmfcn("table2", "table3", *QUICK, "--repeats", "1", "--only", "lmfcn,LMFCN-59")
+    code, stdout, _ = lmfcn("table2", "table3", *QUICK, "--repeats", "1", "--only", "lmfcn (paper)")
     assert code == 0
     assert {(run.task, run.method) for run in read_runs(tmp_path / "reproduction" / "runs.jsonl").values()} == {
-        *(("Gaussian, quick", "LMFCN, paper's preset"), ("Gaussian, 59 dimensions, quick", "LMFCN, paper's preset"))
-    }  # names in the file stay what they were
-    assert "Gaussian, quick LMFCN  " in stdout
+        *(("Gaussian, quick", "LMFCN (paper)"), ("Gaussian, 59 dimensions, quick", "LMFCN (paper)"))
+    }
+    assert "Gaussian, quick LMFCN (paper)  " in stdout
     assert "Gaussian, 59 dimensions, quick LMFCN-59  " in stdout
-    assert "- LMFCN, our defaults is not run: left out by --only." in stdout
+    assert "- LMFCN is not run: left out by --only." in stdout
     assert "preset" not in stdout
 
 
@@ -198,13 +198,13 @@ def test_another_size_or_number_of_repetitions_is_said_everywhere(lmfcn, tmp_pat
         (["table2", "--resnet18-weights", "none.pth"], "none.pth must be a file of weights, but there is none of"),
         (
             ["table2", "--only", "SVM"],
-            "--only must name rows of the tables, got 'svm'; there are LMFCN; LMFCN, our def",
+            "--only must name rows of the tables, got 'svm'; there are LMFCN (paper); LMFCN; CNN",
         ),
         (["table2", "--only", "FV-CNN"], "LMFCN-59; LMFCN-162; GLCM; LBP; PFTAS; CNN."),
-        (["table2", "--only", ""], "--only names no row; there are LMFCN; LMFCN, our defaults; CNN-CE; "),
+        (["table2", "--only", ""], "--only names no row; there are LMFCN (paper); LMFCN; CNN-CE; "),
         (
             ["table2", "--only", "LBP"],
-            "--only leaves no row of table 2; there are LMFCN; LMFCN, our defaults; CNN-CE; ",
+            "--only leaves no row of table 2; there are LMFCN (paper); LMFCN; CNN-CE; ",
         ),
         (
             ["table2", "table4", "figure1", "--only", "LMFCN-59"],

@@ -53,14 +53,14 @@ def test_the_page_is_self_contained_accessible_and_small(page):
     without_pictures = re.sub(r"data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+", "", page)
     assert not re.findall(r"(?:https?:)?//[a-z]", without_pictures)
     assert "<script" not in page
-    # strips, curves, support vectors, latents; a matrix and a diagram a method; a hard image; examples
+    # accuracies, curves, support vectors, latents; a matrix and a diagram a method; a hard image; examples
     n_pictures = 4 + 2 * 4 + 4 + 2 * 4
     assert len(re.findall(r'<img [^>]*?alt="[^"]+"', without_pictures)) == page.count("<img ") == n_pictures
     assert "prefers-color-scheme: dark" in page
     assert 'name="viewport"' in page
 
 
-def test_strips_show_every_repeat_and_the_means():
+def test_accuracies_show_every_repeat_and_the_means():
     axes = accuracy_plot(SCORES).axes[0]
     dots = [collection for collection in axes.collections if len(collection.get_offsets()) == 3]
     assert [sorted(dot.get_offsets()[:, 0].tolist()) for dot in dots] == [sorted(scores) for scores in SCORES.values()]
@@ -86,7 +86,7 @@ def test_nothing_that_trains_has_no_curves(outcome, tmp_path):
     alone = Outcome(outcome.comparison, [run for run in RUNS if run.method == "LBP"], [], "lmfcn compare cloth")
     comparison_report_writer()(alone, tmp_path / "report.html")
     text = (tmp_path / "report.html").read_text()
-    assert "How training went" not in text
+    assert "Training curves" not in text
     assert "More than chance?" not in text
 
 
@@ -96,11 +96,14 @@ def test_confusions_and_calibration_are_told_in_words(page):
     assert "support vectors of the epoch&#39;s SVM in every epoch, one line per repeat: LMFCN, from 40 to 15" in page
 
 
-def test_the_exhibit_is_shown(page):
-    assert "LMFCN misclassified 10 of 30 test images in the first repeat; here are the 1 that it was surest of." in page
-    assert 'alt="Test image hard 0: bark &amp; co, taken for wood"' in page
+def test_the_model_summary_is_shown(page):
+    assert (
+        "LMFCN misclassified 10 of 30 test images in the first repeat; these are the 1 with the highest confidence."
+        in page
+    )
+    assert 'alt="Test image hard 0: bark &amp; co, predicted wood"' in page
     assert page.count('alt="Support vector near ') == 3
-    assert "support vectors of this last SVM, the one that predicts, 10 of 30 images that it learnt from" in page
+    assert "support vectors of the final SVM, 10 of 30 training and validation images" in page
 
 
 def test_weights_are_told_without_their_folder(outcome, tmp_path):
@@ -113,7 +116,7 @@ def test_weights_are_told_without_their_folder(outcome, tmp_path):
 
 
 def test_sums_over_networks_are_told_where_there_are_several(page, outcome, tmp_path):
-    assert "of several networks" not in page
+    assert "for several networks" not in page
     assert "network per class" not in page
     per_class = [replace(run, best_epoch=[1, 2]) if run.method == "LMFCN" else run for run in outcome.runs]
     # The word alone among the settings of another method says nothing.
@@ -122,18 +125,18 @@ def test_sums_over_networks_are_told_where_there_are_several(page, outcome, tmp_
     for runs in (per_class, said):
         comparison_report_writer()(replace(outcome, runs=runs), tmp_path / "report.html")
         texts.append((tmp_path / "report.html").read_text())
-    assert "the epoch that was kept; of several networks, the sum." in texts[0]
-    assert "Of methods with a network per class (LMFCN), support vectors by epoch" in texts[0]
-    assert "of several networks" not in texts[1]
+    assert "the selected epoch; for several networks, the sum." in texts[0]
+    assert "For methods with a network per class (LMFCN), support vectors by epoch" in texts[0]
+    assert "for several networks" not in texts[1]
     assert "network per class" not in texts[1]
 
 
-def test_sentences_are_divided_by_spaces(tmp_path):
-    exhibit = some_summary(np.random.default_rng(0))
-    exhibit.test.marked[:] = False
-    right = outcome_of(RUNS, exhibit, tmp_path / "runs.jsonl", np.zeros((40, 16, 16), np.uint8), np.repeat(CLASSES, 20))
+def test_sentences_are_separated_by_spaces(tmp_path):
+    summary = some_summary(np.random.default_rng(0))
+    summary.test.marked[:] = False
+    right = outcome_of(RUNS, summary, tmp_path / "runs.jsonl", np.zeros((40, 16, 16), np.uint8), np.repeat(CLASSES, 20))
     comparison_report_writer()(right, tmp_path / "report.html")
-    assert re.search(r"the ones it was least sure of\.\s+Beside each: ", (tmp_path / "report.html").read_text())
+    assert re.search(r"the ones with the lowest confidence\.\s+Beside each: ", (tmp_path / "report.html").read_text())
 
 
 def test_runs_of_older_versions_lack_pictures_only(outcome, tmp_path):
@@ -157,8 +160,8 @@ def test_the_largest_comparison_stays_below_5_mb(random, tmp_path):
         for seed in range(6)
     ]
     images = random.integers(0, 256, (24 * 6, 64, 64, 3), dtype=np.uint8)
-    exhibit = some_summary(random, 24, N_HARDEST, THUMBNAIL, 3000)
-    outcome = outcome_of(runs, exhibit, tmp_path / "runs.jsonl", images, np.repeat(names, 6))
+    summary = some_summary(random, 24, N_HARDEST, THUMBNAIL, 3000)
+    outcome = outcome_of(runs, summary, tmp_path / "runs.jsonl", images, np.repeat(names, 6))
     comparison_report_writer()(outcome, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     # Nobody knows how large the pictures of the methods are, but they do not get more than this.

@@ -93,7 +93,7 @@ def test_training_curves_show_the_recorded_values(fitted):
 
 def test_closing_epochs_go_on_behind_the_others(fitted):
     closing = fitted.closing_history_
-    figure = training_curves(fitted.history_, fitted.best_epoch_, closing=closing)
+    figure = training_curves(fitted.history_, fitted.best_epoch_, refit=closing)
     accuracies, counts, losses = figure.axes
     assert [list(line.get_xdata()) for line in counts.lines[:2]] == [[0, 1], [1, 2]]
     assert list(counts.lines[1].get_ydata()) == closing.column("n_support")

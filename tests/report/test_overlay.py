@@ -15,13 +15,15 @@ def opened(address):
 
 
 def test_hard_images_say_both_labels():
-    shown = LabelledPicture(np.zeros((4, 4), dtype=np.uint8), "1.png", 0)
+    picture = LabelledPicture(np.zeros((4, 4), dtype=np.uint8), "1.png", 0)
     near = LabelledPicture(np.zeros((4, 4), dtype=np.uint8), "2.png", 1)
-    wrong, right = hard_images([HardImage(shown, 1, 0.876, [near], [0.5]), HardImage(shown, 0, 0.51, [], [])], CLASSES)
-    assert wrong[0].lines == ["1.png", "is bark", "taken for wood, 88 % sure"]
-    assert wrong[0].alt == "Test image 1.png: bark, taken for wood"
+    wrong, right = hard_images(
+        [HardImage(picture, 1, 0.876, [near], [0.5]), HardImage(picture, 0, 0.51, [], [])], CLASSES
+    )
+    assert wrong[0].lines == ["1.png", "is bark", "predicted wood, 88 % confident"]
+    assert wrong[0].alt == "Test image 1.png: bark, predicted wood"
     assert wrong[1][0].lines == ["2.png", "is wood", "similarity 0.50"]
-    assert right[0].lines[-1] == "recognised, 51 % sure"
+    assert right[0].lines[-1] == "correct, 51 % confident"
 
 
 def test_examples_of_every_class(random):

@@ -80,13 +80,13 @@ def test_figures_that_are_there_are_shown(outcome, tmp_path):
         record |= {"test_balanced_accuracy": 0.75, "parameters": {"epochs": 7}, "versions": {}, "machine": {}}
         (tmp_path / f"{picture.file}.json").write_text(json.dumps(record))
     page = page_of(outcome, tmp_path)
-    assert "Figure 1, the paper&#39;s preset (quick profile)" in page
-    assert "Figure 1, our defaults (quick profile)" in page
-    assert "Figure 3, the paper&#39;s preset (quick profile)" in page
+    assert "Figure 1, LMFCN (paper) (quick profile)" in page
+    assert "Figure 1, LMFCN (quick profile)" in page
+    assert "Figure 3, LMFCN (paper) (quick profile)" in page
     assert "in epoch 3 of 7, split by the SVM" in page
     assert page.count("vectors to the 3 nearest correctly classified images") == 2
     assert page.count("two latent dimensions, 5 anchors per support vector") == 2
-    assert "Kept epoch: 4, test balanced accuracy 0.750, 1.5 s." in page
+    assert "Selected epoch: 4, test balanced accuracy 0.750, 1.5 s." in page
 
 
 def test_a_page_of_nothing_is_a_page(tmp_path):
@@ -95,29 +95,29 @@ def test_a_page_of_nothing_is_a_page(tmp_path):
     assert "0 of the paper&#39;s 21 rows are measured." in page
 
 
-def test_strips_have_a_row_for_every_line(outcome):
+def test_the_accuracy_plot_has_a_row_for_every_line(outcome):
     lines = [line for line in outcome.tables[2] if line.runs]
     (axes,) = paper_accuracy_plot(lines).axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert labels == ["Gaussian: LMFCN", "Gaussian: LMFCN, our defaults", "Gaussian: CNN-CE", "Gaussian: CNN-H"]
+    assert labels == ["Gaussian: LMFCN (paper)", "Gaussian: LMFCN", "Gaussian: CNN-CE", "Gaussian: CNN-H"]
 
 
 def test_the_page_shows_what_the_runs_said_under_the_names_of_the_rows(page):
-    names = ["LMFCN", "LMFCN, our defaults", "CNN-CE", "CNN-H", "LMFCN-59", "GLCM", "LBP", "PFTAS"]
+    names = ["LMFCN (paper)", "LMFCN", "CNN-CE", "CNN-H", "LMFCN-59", "GLCM", "LBP", "PFTAS"]
     for kind in ("Confusion matrix", "Reliability diagram"):
         assert re.findall(rf'alt="{kind} of (.*?): ', page) == names
-    # 16 answers in each of two repetitions.
+    # 16 predictions in each of two repetitions.
     assert len(re.findall(r"<figcaption>\d+ of 32 wrong: ", page)) == len(names)
     assert "Number of support vectors on Gaussian, quick in every epoch" in page
-    courses = re.search(r"one line per repetition: (LMFCN, from .*?)\"", page)[1]
+    courses = re.search(r"one line per repetition: (LMFCN \(paper\), from .*?)\"", page)[1]
     assert [course.rpartition(", from ")[0] for course in courses.split("; ")] == [
-        *("LMFCN", "LMFCN, our defaults", "LMFCN-59")
+        *("LMFCN (paper)", "LMFCN", "LMFCN-59")
     ]
     assert "<summary>LMFCN-59</summary>" in page
     assert "preset</summary>" not in page
 
 
-def test_runs_that_tell_no_answers_have_no_pictures_of_them(tmp_path):
+def test_runs_without_predictions_have_no_pictures_of_them(tmp_path):
     outcome = outcome_of(tmp_path, only=["LBP"], n_test=0)
     page = page_of(outcome, tmp_path)
     assert 'id="confusions"' not in page
@@ -125,10 +125,13 @@ def test_runs_that_tell_no_answers_have_no_pictures_of_them(tmp_path):
     assert "#calibration" not in page
 
 
-def test_the_leak_check_is_told(tmp_path):
+def test_the_leak_check_is_shown(tmp_path):
     crc = make_trees(tmp_path / "trees", side=20)["crc"]
     page = page_of(outcome_of(tmp_path, what=["table3"], roots={"CRC": crc}, only=["LBP"]), tmp_path)
-    assert "<strong>Leak check.</strong> CRC, quick: none of its 4 slides is on two sides of a division.</li>" in page
+    assert (
+        "<strong>Leak check.</strong> CRC, quick: none of its 4 slides is in more than one part of a split.</li>"
+        in page
+    )
 
 
 @pytest.mark.thorough

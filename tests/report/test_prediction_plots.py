@@ -8,11 +8,11 @@ from lmfcn.report.prediction_plots import (
     confusion_counts,
     confusion_matrix,
     confusion_pictures,
+    fit_into_bytes,
     frequent_confusions,
     pooled_predictions,
     reliability,
     reliability_diagram,
-    within,
 )
 from lmfcn.report.style import as_svg
 from lmfcn.training.calibration import expected_calibration_error
@@ -35,7 +35,7 @@ def test_cells_have_their_numbers_and_axes_the_classes():
     }
     assert axes.images[0].get_array().tolist() == [[1.0, 0.0], [0.4, 0.6]]
     assert [label.get_text() for label in axes.get_yticklabels()] == ["bark", "class 2"]
-    assert axes.get_ylabel() == "class"
+    assert axes.get_ylabel() == "true class"
 
 
 @pytest.mark.parametrize("n_classes", [13, 41])
@@ -114,5 +114,5 @@ def test_only_what_fits_is_drawn():
             drawn.append(number)
             yield MethodPicture(str(number), "x" * 10, "", "")
 
-    assert [picture.method for picture in within(pictures(), 25)] == ["0", "1"]
+    assert [picture.method for picture in fit_into_bytes(pictures(), 25)] == ["0", "1"]
     assert drawn == [0, 1, 2]

@@ -119,7 +119,7 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
 
     @abstractmethod
     def _learn(self, data: TrainingData, random: np.random.Generator) -> Tensor | None:
-        """Prepare what `_describe` needs; return the feature vectors of the training images if they are a by-product."""
+        """Prepare what `_describe` needs; may return the feature vectors of the training images, if it has them."""
 
     @abstractmethod
     def _describe(self, images: LoadedImages) -> Tensor:

@@ -89,7 +89,7 @@ def _method_pictures(
     pictures: Callable[[Mapping[str, PooledPredictions]], Iterable[MethodPicture]],
     n_bytes: int,
 ) -> list[tuple[str, dict[str, Any]]]:
-    """Return for every set the pictures of its methods that fit into its part of the page, and the number of methods."""
+    """Return for every set the pictures of methods that fit into its part of the page, and the number of methods."""
     sets = [(task, by_method) for task, by_method in predictions.items() if by_method]
     shown, n_left = [], n_bytes
     for number, (task, by_method) in enumerate(sets):

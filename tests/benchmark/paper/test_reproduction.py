@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from lmfcn.benchmark import scheduler as studies
+from lmfcn.benchmark import scheduler
+from lmfcn.benchmark.paper.printed_tables import METHODS_BY_LABEL
 from lmfcn.benchmark.paper.profiles import PROFILES
 from lmfcn.benchmark.paper.reproduced_tables import HEADINGS, Outcome, summary_sentence, table_lines, write_tables
 from lmfcn.benchmark.paper.reproduction import Request, prepare
@@ -16,7 +17,7 @@ from lmfcn.benchmark.statistics import summarize
 from lmfcn.method.history import TrainingError
 from published_trees import make_trees
 
-PAPER = "LMFCN, paper's preset"
+PAPER = "LMFCN (paper)"
 
 
 @pytest.fixture(scope="module")
@@ -27,20 +28,20 @@ def roots(tmp_path_factory):
 
 @pytest.fixture
 def measured(monkeypatch):
-    """Replace training by made-up results; return the cells that were asked for."""
-    cells = []
+    """Replace training by made-up results; return the keys that were asked for."""
+    keys = []
 
-    def measure(cell, parts, choice, changes, beside):
-        cells.append(cell)
+    def measure(key, parts, choice, changes, beside):
+        keys.append(key)
         assert (choice, beside) == ({}, [])  # nothing is tuned, nothing comes along
-        epochs = {"epochs": 5, "best_epoch": 2 + cell.seed} if "LMFCN" in cell.method else {}
-        settings = dict(changes.get(cell.method, {}))
+        epochs = {"epochs": 5, "best_epoch": 2 + key.seed} if "LMFCN" in key.method else {}
+        settings = dict(changes.get(key.method, {}))
         yield Run(
-            *cell, 1.0, 0.8, 0.9 + cell.seed / 10, 10, 10, 1.0, split=parts.fingerprint(), settings=settings, **epochs
+            *key, 1.0, 0.8, 0.9 + key.seed / 10, 10, 10, 1.0, split=parts.fingerprint(), settings=settings, **epochs
         )
 
-    monkeypatch.setattr(studies, "measure", measure)
-    return cells
+    monkeypatch.setattr(scheduler, "measure", measure)
+    return keys
 
 
 def silent(_):
@@ -56,7 +57,7 @@ def test_a_set_that_is_not_given_is_missing_and_not_faked(quick, measured):
     reproduction = prepare(quick)
     assert {row.printed.images for row in reproduction.measurable} == {"Gaussian"}
     assert reproduction.run(silent) == []
-    assert {cell.task for cell in measured} == {"Gaussian, quick", "Gaussian, 59 dimensions, quick"}
+    assert {key.task for key in measured} == {"Gaussian, quick", "Gaussian, 59 dimensions, quick"}
     lines = table_lines(reproduction, 2)
     assert len(lines) == 30
     bach = lines[0]
@@ -77,10 +78,10 @@ def test_our_figures_stand_beside_the_papers_with_the_difference(quick, measured
     reproduction = prepare(quick)
     reproduction.run(silent)
     assert len(measured) == len(set(measured)) == 2 * 8
-    (line,) = (line for line in table_lines(reproduction, 2) if line.row.label == "LMFCN" and line.runs)
+    (line,) = (line for line in table_lines(reproduction, 2) if line.row.label == "LMFCN (paper)" and line.runs)
     assert dict(zip(HEADINGS, line.entries, strict=True)) == {
         "images": "Gaussian",
-        "method": "LMFCN",
+        "method": "LMFCN (paper)",
         "train, paper": "1.0000 ± 0.0000",
         "train, ours": "1.0000 ± 0.0000",
         "train, difference": "+0.0000",
@@ -97,7 +98,7 @@ def test_our_figures_stand_beside_the_papers_with_the_difference(quick, measured
     }
     # Table 2 of the Gaussian images: 0.999, 1 and 1 against our 0.95.
     assert summary_sentence(table_lines(reproduction, 2)) == (
-        "3 of the paper's 25 rows are measured, and 1 of our defaults. Our mean test balanced accuracy differs from the"
+        "3 of the paper's 25 rows are measured, and 1 of our LMFCN. Our mean test balanced accuracy differs from the"
         " paper's by 0.050 in the median row; the largest difference, ours minus the paper's, is -0.050 (Gaussian,"
         " CNN-CE)."
     )
@@ -107,7 +108,7 @@ def test_nothing_runs_twice_unless_parameters_or_images_changed(quick, measured)
     prepare(quick).run(silent)
     n_runs = len(measured)
     prepare(quick).run(silent)
-    prepare(replace(quick, what=["table2"], only=["CNN-CE,LMFCN, paper's preset"])).run(silent)
+    prepare(replace(quick, what=["table2"], only=["CNN-CE,LMFCN (paper)"])).run(silent)
     assert len(measured) == n_runs
     prepare(replace(quick, repeats=3, what=["table2"], only=["CNN-CE"])).run(silent)
     assert measured[n_runs:] == [("Gaussian, quick", "CNN-CE", 2)]
@@ -125,33 +126,33 @@ def test_changed_epochs_repeat_only_what_they_concern(quick, measured, monkeypat
     n_runs = len(measured)
     monkeypatch.setitem(PROFILES, "quick", replace(PROFILES["quick"], cnn_epochs=9))
     prepare(quick).run(silent)
-    assert {cell.method for cell in measured[n_runs:]} == {"CNN-CE", "CNN-H"}
+    assert {key.method for key in measured[n_runs:]} == {"CNN-CE", "CNN-H"}
     assert len(measured) == n_runs + 4
 
 
 def test_an_interrupted_table_goes_on(quick, measured):
     asked = []
 
-    def stop_at_the_third(cell):
-        asked.append(cell)
+    def stop_at_the_third(key):
+        asked.append(key)
         return len(asked) < 3
 
     reproduction = prepare(replace(quick, what=["table2"]))
     reproduction.run(silent, stop_at_the_third)
     assert len(measured) == 2
-    assert "Runs that are there: 2 of 8. The same command goes on." in Outcome(reproduction, [], [], "").remarks
+    assert "Finished runs: 2 of 8. The same command goes on." in Outcome(reproduction, [], [], "").remarks
     (partial,) = (line for line in table_lines(reproduction, 2) if line.runs)
     assert partial.remark == ""
     assert {line.remark for line in table_lines(reproduction, 2)} >= {"", "not measured yet"}
     reproduction.run(silent)
-    assert len(measured) == len(reproduction.cells) == 8
+    assert len(measured) == len(reproduction.keys) == 8
 
 
 def test_all_tables_of_all_sets(roots, tmp_path, measured):
     reproduction = prepare(Request(["all"], tmp_path, "quick", roots, size=16, repeats=1))
     assert "BACH" in " ".join(reproduction.remarks)  # which is not a whole copy
     reproduction.run(silent)
-    tasks = {cell.task.removesuffix(", quick") for cell in measured}
+    tasks = {key.task.removesuffix(", quick") for key in measured}
     assert {"BACH, 162 dimensions", "BreaKHis, 8 classes", "CRC, 59 dimensions", "Salzburg", "CRC, 8 classes"} <= tasks
     lines = [line for table in (2, 3, 4) for line in table_lines(reproduction, table)]
     assert {line.row.label for line in lines if not line.runs} == {"ResNet18", "InceptionV3"}
@@ -167,7 +168,7 @@ def test_all_tables_of_all_sets(roots, tmp_path, measured):
         rows = list(csv.DictReader((tmp_path / f"table{table}.csv").read_text().splitlines()))
         assert len(rows) == n_rows
         assert {row["profile"] for row in rows} == {"quick"}
-    first = next(row for row in rows if row["method"] == "LMFCN")
+    first = next(row for row in rows if row["method"] == "LMFCN (paper)")
     assert float(first["test_difference"]) == pytest.approx(0.9 - 0.6854)
     assert (first["test_paper"], first["test_ours_deviation"], first["repetitions"]) == ("0.6854", "", "1")
 
@@ -182,13 +183,12 @@ def test_the_full_profile_says_nothing_of_quick(tmp_path, measured):
     assert "PFTAS is not run: left out by --only." in reproduction.notes
 
 
-def test_our_defaults_are_no_rows_of_the_paper(quick, measured):
-    reproduction = prepare(replace(quick, only=["LMFCN, our defaults"], repeats=1))
+def test_our_lmfcn_is_not_a_row_of_the_paper(quick, measured):
+    reproduction = prepare(replace(quick, only=["LMFCN"], repeats=1))
     reproduction.run(silent)
     assert len(measured) == 1
     assert (
-        summary_sentence(table_lines(reproduction, 2))
-        == "0 of the paper's 25 rows are measured, and 1 of our defaults."
+        summary_sentence(table_lines(reproduction, 2)) == "0 of the paper's 25 rows are measured, and 1 of our LMFCN."
     )
 
 
@@ -197,26 +197,28 @@ def test_runs_come_under_the_names_of_their_rows(quick, measured):
     reproduction.run(silent)
     runs = reproduction.printed_runs()
     assert len(runs) == len(measured)
-    assert {run.task for run in runs} == {"Gaussian, quick"}  # 59 dimensions have the same divisions
+    assert {run.task for run in runs} == {"Gaussian, quick"}  # 59 dimensions have the same splits
     assert list(dict.fromkeys(run.method for run in runs)) == [
-        *("LMFCN", "LMFCN, our defaults", "CNN-CE", "CNN-H", "LMFCN-59", "GLCM", "LBP", "PFTAS")
+        *("LMFCN (paper)", "LMFCN", "CNN-CE", "CNN-H", "LMFCN-59", "GLCM", "LBP", "PFTAS")
     ]
-    assert {reproduction.label_of(cell) for cell in measured} == {run.method for run in runs}
+    assert {reproduction.label_of(key) for key in measured} == {run.method for run in runs}
 
 
 def test_groups_are_checked(roots, tmp_path):
     apart = prepare(Request(["table2", "table4"], tmp_path, "quick", roots, size=16))
-    assert apart.leak_check["CRC, 8 classes, quick"] == "none of its 4 slides is on two sides of a division."
-    assert apart.leak_check["BACH, quick"].startswith("whether a patient is on two sides of a division cannot be ")
-    assert len(apart.leak_check) == 7
-    divided = prepare(Request(["table2"], tmp_path, "quick", roots, size=16, by_image=True))
-    # Two tiles of each of eight textures: some pair is divided whatever the seed.
-    assert re.fullmatch(
-        r"up to [1-8] of its 8 textures are on two sides of a division, so that test accuracies are too good\.",
-        divided.leak_check["Salzburg, quick"],
+    assert apart.leak_check["CRC, 8 classes, quick"] == "none of its 4 slides is in more than one part of a split."
+    assert apart.leak_check["BACH, quick"].startswith(
+        "whether a patient is in more than one part of a split cannot be "
     )
-    ignored = "Patients, slides and textures are divided (--ignore-groups): test accuracies are too good."
-    assert ignored in divided.notes
+    assert len(apart.leak_check) == 7
+    separated = prepare(Request(["table2"], tmp_path, "quick", roots, size=16, by_image=True))
+    # Two tiles of each of eight textures: some pair is separated whatever the seed.
+    assert re.fullmatch(
+        r"up to [1-8] of its 8 textures are in more than one part of a split, so that test accuracies are too good\.",
+        separated.leak_check["Salzburg, quick"],
+    )
+    ignored = "Patients, slides and textures are split (--ignore-groups): test accuracies are too good."
+    assert ignored in separated.notes
     assert ignored not in apart.notes
 
 
@@ -225,7 +227,7 @@ def test_a_training_that_fails_leaves_its_row_open(quick, monkeypatch):
         raise TrainingError("The latents collapsed.")
         yield
 
-    monkeypatch.setattr(studies, "measure", fail)
+    monkeypatch.setattr(scheduler, "measure", fail)
     reproduction = prepare(replace(quick, only=["LBP"], repeats=1))
     assert reproduction.run(silent) == ["Gaussian, quick, LBP, seed 0: The latents collapsed."]
     assert reproduction.runs() == {}
@@ -271,17 +273,16 @@ def test_the_command_runs_the_same_again(tmp_path):
     assert Request(["all"]).wanted == ["table2", "table3", "table4", "figure1", "figure3"]
 
 
-def test_the_figures_of_the_docs_are_those_of_the_runs_that_are_kept():
+def test_the_numbers_of_the_docs_are_those_of_the_runs():
     root = Path(__file__).parents[3]
-    runs = [json.loads(line) for line in (root / "benchmarks" / "reproduction.jsonl").read_text().splitlines()]
-    lines = [line.split(" | ") for line in (root / "docs" / "reproduce.md").read_text().splitlines()]
-    rows = [line for line in lines if len(line) == 8 and line[0] in ("| 2", "| 3")]
+    runs = read_lines(root / "benchmarks" / "reproduction.jsonl")
+    lines = [line.split(" | ") for line in (root / "docs" / "research" / "reproduction.md").read_text().splitlines()]
+    rows = [line for line in lines if len(line) == 6 and line[0] in ("| 2", "| 3")]
     assert len(rows) == 9
-    for _, label, dimensions, _, here, *_ in rows:
-        name = "LMFCN" if "defaults" in label else "LMFCN, paper's preset" if label.startswith("LMFCN") else label
-        same = [run for run in runs if run["method"] == name]
+    for _, label, dimensions, _, accuracy, *_ in rows:
+        same = [run for run in runs if run.method == METHODS_BY_LABEL[label]]
         if dimensions.isdigit():
-            same = [run for run in same if run["settings"]["latent_dim"] == int(dimensions)]
-        assert sorted(run["seed"] for run in same) == [0, 1, 2, 3, 4]
-        found = summarize([run["test_balanced_accuracy"] for run in same])
-        assert here == f"{found.mean:.4f} ± {found.deviation:.4f}"
+            same = [run for run in same if run.settings["latent_dim"] == int(dimensions)]
+        assert sorted(run.seed for run in same) == [0, 1, 2, 3, 4]
+        found = summarize([run.test_balanced_accuracy for run in same])
+        assert accuracy == f"{found.mean:.4f} ± {found.deviation:.4f}"

@@ -94,7 +94,7 @@ def leak_sentence(source: Source, seeds: range) -> str:
     """Return a sentence, to follow the name of a set, about groups with images in more than one part of a split."""
     groups = collection_of(replace(source, by_image=False)).groups
     if groups is None:
-        return "whether a patient is in more than one part of a split cannot be checked, as the set does not name patients."
+        return "whether a patient is in more than one part of a split cannot be checked: the set has no patients."
     images, name = collection_of(source), GROUPS[source.images]
     n_groups, n_shared = len(set(groups)), max(_n_shared(groups, split_indices(images, seed)) for seed in seeds)
     if n_shared == 0:

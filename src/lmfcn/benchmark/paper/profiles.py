@@ -83,8 +83,8 @@ class Profile:
         changes = [f"{ours} instead of {full}" for ours, full in differences]
         if self.is_quick:
             return (
-                f"This is the quick profile: {', '.join(['few images', 'few epochs', *changes])}. It shows that everything"
-                " runs; its figures say nothing about the paper's."
+                f"This is the quick profile: {', '.join(['few images', 'few epochs', *changes])}. It shows that"
+                " everything runs; its figures say nothing about the paper's."
             )
         if not changes:
             return ""

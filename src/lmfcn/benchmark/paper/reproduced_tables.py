@@ -164,8 +164,8 @@ class Outcome:
 EXPLANATION = (
     "Balanced accuracy, mean ± standard deviation over repetitions; difference: ours minus the paper's. LMFCN (paper)"
     " is the paper's method, LMFCN-59 and LMFCN-162 are the same with 59 and 162 latent dimensions. LMFCN is this"
-    " package's default recipe with 64 latent dimensions, compared with the paper's LMFCN. Epoch: the selected one, mean"
-    " over repetitions. Validation of methods that are not trained in epochs: by cross-validation."
+    " package's default recipe with 64 latent dimensions, compared with the paper's LMFCN. Epoch: the selected one,"
+    " mean over repetitions. Validation of methods that are not trained in epochs: by cross-validation."
 )
 
 _NUMBERS = ("paper", "paper_deviation", "ours", "ours_deviation", "difference")
