@@ -46,7 +46,7 @@ def training_images(gallery: Gallery) -> TrainingImages:
         classes=gallery.classes,
         numbers=gallery.numbers.tolist(),
         support=gallery.support.tolist(),
-        places=gallery.places.round(4).tolist(),
+        places=gallery.coordinates.round(4).tolist(),
         shares=list(gallery.projection.shares),
     )
 
@@ -139,7 +139,7 @@ class Answerer:
             n_rest=found.n_rest,
             picture=picture,
             map=with_map,
-            place=None if found.place is None else list(found.place),
+            place=None if found.coordinates is None else list(found.coordinates),
             neighbours=self._neighbours(found.latent),
         )
 
