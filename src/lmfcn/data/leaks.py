@@ -249,8 +249,11 @@ def _part_numbers(n_images: int, parts: Split) -> np.ndarray:
 
 
 def _across(found: Duplicates, part_numbers: np.ndarray) -> Duplicates:
-    kinds = (found.identical_files, found.identical_pixels, found.near_duplicates)
-    return Duplicates(*(_separated(groups, part_numbers) for groups in kinds))
+    return Duplicates(
+        identical_files=_separated(found.identical_files, part_numbers),
+        identical_pixels=_separated(found.identical_pixels, part_numbers),
+        near_duplicates=_separated(found.near_duplicates, part_numbers),
+    )
 
 
 def _separated(groups: Iterable[Group], part_numbers: np.ndarray) -> list[Group]:

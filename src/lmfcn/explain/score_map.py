@@ -55,7 +55,7 @@ class ClassScore:
 
     @classmethod
     def of(cls, decision: Decision, number: int) -> "ClassScore":
-        """Return the score of a class; with two classes the one score is that of class 1, its negative that of class 0."""
+        """Return the score of a class; two classes share one score, that of class 1, which is negated for class 0."""
         single = decision.coefficients.shape[1] == 1
         column, sign = (0, 1.0 if number == 1 else -1.0) if single else (number, 1.0)
         support, coefficients = map(to_cpu_double, (decision.support_latents, decision.coefficients[:, column]))
