@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 
-from lmfcn.explain.explanation import Deciding, deciding, explain
+from lmfcn.explain.explanation import Contributions, decompose_decision, explain
 from lmfcn.explain.gallery import Gallery
 from lmfcn.explain.score_map import support_classes
 from small_model import fitted, gallery, quick, three
@@ -14,7 +14,7 @@ def test_weights_and_intercept_sum_to_the_decision_value():
     values = model.decision_function(X)
     for latent, row in zip(model.transform(X), values, strict=True):
         for number, label in enumerate(model.classes):
-            found = deciding(model, latent, label)
+            found = decompose_decision(model, latent, label)
             assert found.value == pytest.approx(row[number], abs=1e-12)
             assert found.weights.sum() + found.intercept == pytest.approx(row[number], abs=1e-12)
 
@@ -23,39 +23,39 @@ def test_two_classes_have_opposite_weights(textures):
     X, y = textures
     model = quick().fit(X, y).model_
     latent = model.transform(X[:1])[0]
-    first, second = deciding(model, latent, 0), deciding(model, latent, 1)
+    first, second = decompose_decision(model, latent, 0), decompose_decision(model, latent, 1)
     assert second.value == pytest.approx(model.decision_function(X[:1])[0], abs=1e-12)
     assert first.value == -second.value
     assert np.array_equal(first.weights, -second.weights)
 
 
-def test_the_slow_twin_over_support_vectors():
+def test_weights_agree_with_a_loop_over_support_vectors():
     model = fitted().model_
     latent = model.transform(three()[0][:1])[0]
     support, coefficients = model.support_latents.double().numpy(), model.coefficients.double().numpy()
-    found = deciding(model, latent, "fine")
+    found = decompose_decision(model, latent, "fine")
     column = list(model.classes).index("fine")
-    for weight, place, row in zip(found.weights, support, coefficients, strict=True):
-        squared = sum((float(a) - float(b)) ** 2 for a, b in zip(latent, place, strict=True))
+    for weight, point, row in zip(found.weights, support, coefficients, strict=True):
+        squared = sum((float(a) - float(b)) ** 2 for a, b in zip(latent, point, strict=True))
         assert weight == pytest.approx(row[column] * np.exp(-model.gamma * squared), abs=1e-12)
 
 
-def test_only_images_of_the_class_speak_for_it():
+def test_only_images_of_the_class_have_positive_weights():
     model, known = fitted().model_, support_classes(fitted().model_.decision)
     for number, label in enumerate(model.classes):
-        found = deciding(model, model.transform(three()[0][:1])[0], label)
+        found = decompose_decision(model, model.transform(three()[0][:1])[0], label)
         assert set(known[found.supporting(100)]) == {number}
         assert number not in known[found.opposing(100)]
 
 
 def test_lists_by_hand():
-    found = Deciding("wood", 0.35, 0.1, np.array([0.3, -0.2, 0.5, 0.0, -0.35]))
+    found = Contributions("wood", 0.35, 0.1, np.array([0.3, -0.2, 0.5, 0.0, -0.35]))
     assert found.supporting(5).tolist() == [2, 0]
     assert found.supporting(1).tolist() == [2]
     assert found.opposing(5).tolist() == [4, 1]
     assert found.rest(1) == pytest.approx(0.1)
     assert found.rest(5) == 0.0
-    assert Deciding("wood", 1.0, 0.5, np.array([0.5])).opposing().tolist() == []
+    assert Contributions("wood", 1.0, 0.5, np.array([0.5])).opposing().tolist() == []
 
 
 def test_everything_sums_to_the_decision_value():
@@ -70,7 +70,7 @@ def test_everything_sums_to_the_decision_value():
         assert found.n_rest + len(found.supporting) + len(found.opposing) == len(model.support_latents)
 
 
-def test_it_says_what_the_model_says():
+def test_the_explanation_agrees_with_the_model():
     model, X = fitted().model_, three()[0]
     found = explain(model, X[3])
     assert found.label == model.predict(X[3:4])[0] == next(iter(found.probabilities))
@@ -78,10 +78,10 @@ def test_it_says_what_the_model_says():
     assert found.probabilities == pytest.approx(expected, abs=1e-12)
     assert found.prediction_set == model.classes[model.predict_set(X[3:4], 0.9)[0]].tolist()
     assert found.explained == found.label
-    assert found.place is None
+    assert found.coordinates is None
 
 
-def test_a_gallery_gives_names_pictures_and_a_place():
+def test_a_gallery_gives_names_pictures_and_coordinates():
     held, X = gallery(), three()[0]
     found = explain(fitted().model_, X[3], held, label="stripes")
     assert found.explained == "stripes"
@@ -90,7 +90,7 @@ def test_a_gallery_gives_names_pictures_and_a_place():
         assert entry.name.startswith("stripes/")
         assert entry.picture == held.pictures[held.names.index(entry.name)]
     assert {entry.label for entry in found.opposing} <= {"fine", "coarse"}
-    assert found.place == pytest.approx(tuple(held.places[3]), abs=1e-3)
+    assert found.coordinates == pytest.approx(tuple(held.coordinates[3]), abs=1e-3)
 
 
 def test_without_a_gallery_there_are_classes_but_no_names():
@@ -114,7 +114,7 @@ def test_a_model_of_rows_is_explained_by_images():
     assert found.map.values.mean() == pytest.approx(found.value, abs=2e-5)
 
 
-def test_it_becomes_json():
+def test_an_explanation_as_json():
     found = explain(fitted().model_, three()[0][0], gallery(), top=1)
     values = json.loads(json.dumps(found.as_dict()))
     assert values["for"][0] == {

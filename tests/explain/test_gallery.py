@@ -23,23 +23,23 @@ from lmfcn.util.tensor_files import FileError, read_tensors, write_tensors
 from small_model import fitted, gallery, quick, three
 
 
-def test_it_is_the_plane_of_most_variance(random):
+def test_projection_is_the_plane_of_most_variance(random):
     latents = random.normal(size=(50, 6)) * [5, 1, 1, 3, 1, 1] + 7
     plane = Projection.of(latents)
     centred = latents - latents.mean(axis=0)
     values = np.linalg.svd(centred, compute_uv=False)
-    places = plane.place(latents)
-    assert np.allclose(np.square(places).sum(axis=0), np.square(values[:2]))
+    coordinates = plane.transform(latents)
+    assert np.allclose(np.square(coordinates).sum(axis=0), np.square(values[:2]))
     assert np.allclose(plane.axes @ plane.axes.T, np.eye(2))
     assert np.allclose(plane.shares, np.square(values[:2]) / np.square(values).sum(), atol=1e-6)
     assert (plane.axes[np.arange(2), abs(plane.axes).argmax(axis=1)] > 0).all()
 
 
 def test_one_feature_and_latents_without_spread():
-    assert Projection.of(np.array([[1.0], [3.0]])).place(np.array([[3.0]])).tolist() == [[1.0, 0.0]]
+    assert Projection.of(np.array([[1.0], [3.0]])).transform(np.array([[3.0]])).tolist() == [[1.0, 0.0]]
     flat = Projection.of(np.ones((3, 4)))
     assert flat.shares == (0.0, 0.0)
-    assert np.allclose(flat.place(np.ones((1, 4))), 0)
+    assert np.allclose(flat.transform(np.ones((1, 4))), 0)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def saved(tmp_path_factory):
     return path
 
 
-def test_it_holds_names_labels_latents_and_pictures():
+def test_a_gallery_holds_names_labels_latents_and_pictures():
     X, y = three()
     held = gallery()
     assert len(held) == 36
@@ -68,7 +68,7 @@ def test_support_vectors_are_the_images_that_they_come_from():
 
 
 @pytest.mark.parametrize("changes", [{"refit": False, "keep_untrained": False}, {"validation_fraction": 0.0}])
-def test_support_vectors_of_other_ways_to_fit(changes):
+def test_support_vectors_with_other_parameters(changes):
     X, y = three()
     classifier = quick(**changes).fit(X, y)
     held = Gallery.of(classifier, X, y)
@@ -87,7 +87,7 @@ def test_validation_images_follow_those_of_training():
         Gallery.of(classifier, X[::2], y[::2])
 
 
-def test_files_give_their_names(tmp_path):
+def test_names_are_paths_of_files(tmp_path):
     X, y = three()
     for i, (image, label) in enumerate(zip(X, y, strict=True)):
         (tmp_path / label).mkdir(exist_ok=True)
@@ -113,7 +113,7 @@ def test_wrong_images_are_refused(images, labels, names, message):
         Gallery.of(fitted(), X[images], y[labels], names)
 
 
-def test_missing_and_strange_labels_are_refused():
+def test_missing_and_unknown_labels_are_refused():
     X, y = three()
     with pytest.raises(ValueError, match="labels are missing"):
         Gallery.of(fitted(), X)
@@ -125,7 +125,7 @@ def test_the_same_after_loading(saved, tmp_path):
     loaded = load_gallery(saved)
     for name in ("model", "names", "classes", "pictures"):
         assert getattr(loaded, name) == getattr(gallery(), name)
-    for name in ("numbers", "latents", "support", "places"):
+    for name in ("numbers", "latents", "support", "coordinates"):
         assert np.array_equal(getattr(loaded, name), getattr(gallery(), name))
     save_gallery(loaded, tmp_path / "again")
     assert (tmp_path / "again").read_bytes() == saved.read_bytes()
@@ -195,17 +195,20 @@ def one_image(picture):
         (lambda values, _: values.update(names=[]), "Its names are missing"),
         (lambda values, _: values.update(names=values["names"][1:]), "do not have the same number of images"),
         (lambda values, _: values["names"].__setitem__(0, 7), "Its names are not texts"),
-        (lambda values, _: values["names"].__setitem__(0, "a" * 5000), "Its names are not texts of a sound length"),
+        (
+            lambda values, _: values["names"].__setitem__(0, "a" * 5000),
+            "Its names are not texts of at most 4096 characters",
+        ),
         (lambda values, _: values.update(classes=["one"]), "does not say which model"),
         (lambda values, _: values.update(model=None), "does not say which model"),
-        (lambda values, _: values.update(classes=["one", "two"]), "Its classes point at what is not there"),
+        (lambda values, _: values.update(classes=["one", "two"]), "Its classes have indices out of range"),
         (lambda _, tensors: tensors.pop("ends"), "Its parts are not those of a gallery"),
         (lambda _, tensors: tensors.update(extra=torch.zeros(1)), "Its parts are not those of a gallery"),
         (lambda _, tensors: tensors.update(latents=torch.zeros(36)), "do not have the same number of images"),
-        (lambda _, tensors: tensors.update(support=torch.tensor([99])), "support vectors point at what is not there"),
-        (lambda _, tensors: tensors.update(support=torch.tensor([-1])), "support vectors point at what is not there"),
-        (lambda _, tensors: tensors["ends"].__setitem__(0, 10**9), "pictures do not end where they should"),
-        (lambda _, tensors: tensors["ends"].__setitem__(0, -5), "pictures do not end where they should"),
+        (lambda _, tensors: tensors.update(support=torch.tensor([99])), "support vectors have indices out of range"),
+        (lambda _, tensors: tensors.update(support=torch.tensor([-1])), "support vectors have indices out of range"),
+        (lambda _, tensors: tensors["ends"].__setitem__(0, 10**9), "pictures have ends out of range"),
+        (lambda _, tensors: tensors["ends"].__setitem__(0, -5), "pictures have ends out of range"),
         (one_image(png()), "not a JPEG file"),
         (one_image(torch.zeros(5, dtype=torch.uint8)), "not a JPEG file"),
         (one_image(large_jpeg()), "larger than 96 pixels"),
@@ -220,11 +223,11 @@ def test_a_file_with_wrong_content_is_refused_with_a_reason(saved, tmp_path, cha
         load_gallery(tmp_path / "edited")
 
 
-def test_neighbours_and_places():
+def test_neighbours_and_coordinates():
     held = gallery()
     assert held.nearest(held.latents[7], 3)[0] == 7
-    assert np.allclose(held.projection.place(held.latents[:2]), held.places[:2])
+    assert np.allclose(held.projection.transform(held.latents[:2]), held.coordinates[:2])
 
 
-def test_it_lies_beside_its_model():
+def test_the_gallery_is_beside_its_model():
     assert gallery_path("a/b/steel.lmfcn").as_posix() == "a/b/steel.gallery"

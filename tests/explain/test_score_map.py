@@ -30,37 +30,37 @@ def test_three_support_vectors_by_hand():
     assert score.value(torch.tensor([0.0, 1.0])) == pytest.approx(sum(expected) - 0.25, abs=1e-12)
 
 
-def test_mean_slope_of_one_support_vector_by_hand():
+def test_mean_gradient_of_one_support_vector_by_hand():
     # f(x) = exp(-x^2): from 0 to 2 it falls by 1 - exp(-4), over a way of 2.
     score = ClassScore(1.0, torch.zeros(1, 1, dtype=torch.float64), torch.ones(1, dtype=torch.float64), 5.0)
     assert float(score.mean_gradient(torch.tensor([2.0]))) == pytest.approx((math.exp(-4) - 1) / 2, abs=1e-14)
 
 
 @pytest.mark.parametrize("length", [1e-3, 0.3, 1.0, 10.0])
-def test_mean_slope_is_the_mean_of_gradients_along_the_way(generator, length):
+def test_mean_gradient_is_the_mean_of_gradients_along_the_way(generator, length):
     score = some_score(generator)
     latent = length * torch.randn(5, dtype=torch.float64, generator=generator)
     mean = torch.zeros(5, dtype=torch.float64)
     steps = 500
-    for step in range(steps):  # the slow twin: a gradient at every step
-        place = latent * (step + 0.5) / steps
+    for step in range(steps):  # a gradient at every step
+        point = latent * (step + 0.5) / steps
         for coefficient, support in zip(score.coefficients, score.support_latents, strict=True):
-            apart = place - support
+            apart = point - support
             mean -= 2 * score.gamma * coefficient * math.exp(-score.gamma * float(apart @ apart)) * apart / steps
     assert torch.allclose(score.mean_gradient(latent), mean, atol=1e-4)
 
 
 @pytest.mark.parametrize("length", [0.0, 1e-9, 1e-4, 1.0, 30.0, 1e4])
-def test_mean_slope_times_latent_is_the_rise_of_the_score(generator, length):
+def test_mean_gradient_times_latent_is_the_rise_of_the_score(generator, length):
     score = some_score(generator)
     latent = length * torch.randn(5, dtype=torch.float64, generator=generator)
-    slope = score.mean_gradient(latent)
+    gradient = score.mean_gradient(latent)
     rise = score.value(latent) - score.value(torch.zeros(5))
-    assert float(slope @ latent) == pytest.approx(rise, abs=1e-12)
-    assert bool(torch.isfinite(slope).all())
+    assert float(gradient @ latent) == pytest.approx(rise, abs=1e-12)
+    assert bool(torch.isfinite(gradient).all())
 
 
-def test_at_the_origin_the_mean_slope_is_the_gradient(generator):
+def test_at_the_origin_the_mean_gradient_is_the_gradient(generator):
     score = some_score(generator)
     origin = torch.zeros(5, dtype=torch.float64, requires_grad=True)
     squared = (origin - score.support_latents).square().sum(dim=1)
@@ -125,11 +125,11 @@ def test_a_network_per_class():
     assert score_map(model, X[0][..., None], model.classes[1]).values.mean() == pytest.approx(value, abs=2e-5)
 
 
-def test_the_slow_twin_position_by_position():
+def test_the_map_agrees_with_a_loop_over_positions():
     model, image = fitted().model_, textures(1, 12, 24)[0][0][..., None]
     score = ClassScore.of(model.decision, 1)
     latent = torch.from_numpy(model.transform(image[None])[0])
-    slope = (model.whitening.double() @ score.mean_gradient(latent)).tolist()
+    gradient = (model.whitening.double() @ score.mean_gradient(latent)).tolist()
     expected = np.full((12, 24), score.value(torch.zeros_like(latent)))
     with torch.no_grad():
         layers = [maps[0] for network in model.members for maps in network.maps(to_batch(image[None], model.device))]
@@ -139,7 +139,7 @@ def test_the_slow_twin_position_by_position():
             size = 12 // one.shape[0]
             for y, x in np.ndindex(12, 24):
                 standard = (one[y // size, x // size] - float(model.mean[feature])) / float(model.std[feature])
-                expected[y, x] += slope[feature] * standard
+                expected[y, x] += gradient[feature] * standard
             feature += 1
     assert len(layers) == 4  # three of the untrained network, the last of the trained one
     assert np.allclose(score_map(model, image, model.classes[1], 0.0).values, expected, atol=1e-4)
@@ -148,12 +148,12 @@ def test_the_slow_twin_position_by_position():
 @pytest.mark.parametrize("left", ["fine", "coarse", "stripes"])
 def test_the_map_is_positive_where_the_texture_is_and_negative_elsewhere(filters_enough, left):
     X, y = textures(4, 48, 64, seed=1)
-    sides = np.where(np.arange(64) < 32, 1, -1)
+    expected_signs = np.where(np.arange(64) < 32, 1, -1)
     for other in {"fine", "coarse", "stripes"} - {left}:
         right = []
         for first, second in zip(X[y == left], X[y == other], strict=True):
             image = np.concatenate([first[:, :32], second[:, 32:]], axis=1)[..., None]
-            right.append((np.sign(score_map(filters_enough, image, left).values) == sides).mean())
+            right.append((np.sign(score_map(filters_enough, image, left).values) == expected_signs).mean())
         assert np.mean(right) > 0.88
 
 
@@ -170,7 +170,7 @@ def test_a_constant_image_is_explained_too(grey):
 @pytest.mark.parametrize(
     ("n_cells", "n_pixels", "blur"), [(3, 3, 0), (3, 7, 0), (5, 18, 2.0), (2, 5, 30.0), (7, 7, 0.4)]
 )
-def test_spreading_keeps_constants_and_means(n_cells, n_pixels, blur, random):
+def test_upsampling_keeps_constants_and_means(n_cells, n_pixels, blur, random):
     matrix = upsampling_matrix(n_cells, n_pixels, blur)
     assert np.allclose(matrix.sum(axis=1), 1)
     assert np.allclose(matrix.sum(axis=0), n_pixels / n_cells)
@@ -179,7 +179,7 @@ def test_spreading_keeps_constants_and_means(n_cells, n_pixels, blur, random):
     assert (matrix @ cells).mean() == pytest.approx(cells.mean())
 
 
-def test_spreading_without_blur_repeats_cells():
+def test_upsampling_without_blur_repeats_cells():
     assert upsampling_matrix(2, 4).tolist() == [[1, 0], [1, 0], [0, 1], [0, 1]]
 
 

@@ -39,7 +39,7 @@ def test_reasons_sum_to_the_decision_value_and_show_pictures(client, fitted):
     assert sum(weights) + reasons["rest"] + reasons["intercept"] == pytest.approx(reasons["value"], abs=1e-9)
     assert reasons["value"] == pytest.approx(expected.value, abs=1e-6)
     assert [image["name"] for image in reasons["in_favour"]] == [image.name for image in expected.supporting]
-    assert reasons["place"] == pytest.approx(expected.place, abs=1e-5)
+    assert reasons["place"] == pytest.approx(expected.coordinates, abs=1e-5)
     assert [near["image"] for near in reasons["neighbours"]] == fitted.gallery.nearest(expected.latent, 6).tolist()
     assert opened(reasons["map"]).size == (256, 256)
     assert np.array_equal(np.asarray(opened(reasons["picture"]).convert("L")), fitted.images[2])
@@ -78,7 +78,7 @@ def test_the_model_and_its_training_images_are_described(client, fitted):
     assert card["limits"] == {"files": 200, "file_bytes": 32_000_000, "request_bytes": 128_000_000, "pixels": 2_500_000}
     gallery = client.get("/gallery").json()
     assert gallery["names"] == fitted.gallery.names
-    assert np.allclose(gallery["places"], fitted.gallery.places, atol=1e-4)
+    assert np.allclose(gallery["places"], fitted.gallery.coordinates, atol=1e-4)
     picture = client.get("/gallery/3")
     assert picture.content == fitted.gallery.pictures[3]
     assert picture.headers["content-type"] == "image/jpeg"

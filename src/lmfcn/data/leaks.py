@@ -250,9 +250,9 @@ def _part_numbers(n_images: int, parts: Split) -> np.ndarray:
 
 def _across(found: Duplicates, part_numbers: np.ndarray) -> Duplicates:
     return Duplicates(
-        _separated(found.identical_files, part_numbers),
-        _separated(found.identical_pixels, part_numbers),
-        _separated(found.near_duplicates, part_numbers),
+        identical_files=_separated(found.identical_files, part_numbers),
+        identical_pixels=_separated(found.identical_pixels, part_numbers),
+        near_duplicates=_separated(found.near_duplicates, part_numbers),
     )
 
 

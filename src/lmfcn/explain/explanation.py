@@ -1,4 +1,4 @@
-"""Explain one prediction: label, probability, deciding training images, and where in the image."""
+"""Explain one prediction: its probabilities, the training images that decide it, and a map over the image."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,21 +13,21 @@ from lmfcn.model import TextureModel, probabilities
 
 
 @dataclass(frozen=True)
-class Deciding:
-    """What every support vector adds to the decision value of one class for one image.
+class Contributions:
+    """Contributions of the support vectors to the decision value of one class for one image.
 
-    The weights and the intercept sum to the value, exactly: nothing is approximated or left out.
+    The value is the sum of all weights and the intercept, without approximation.
 
     Attributes
     ----------
     label
-        The class that the value speaks for.
+        The class; its images have positive values.
     value : float
-        The decision value; for the first of two classes it is that of the second one, negated.
+        The decision value; with two classes, that of the first class is the negative of that of the second.
     intercept : float
-        Constant of the decision.
+        Constant of the decision value.
     weights : array (n_support,)
-        Coefficient times kernel, in the order of the model's support vectors.
+        Coefficient times kernel value, in the order of the model's support vectors.
     """
 
     label: Any
@@ -36,29 +36,29 @@ class Deciding:
     weights: np.ndarray
 
     def supporting(self, top: int = 5) -> np.ndarray:
-        """Return the support vectors that add most to the value, at most `top`, the strongest first."""
+        """Return at most `top` support vectors with the largest positive weights, the largest first."""
         order = np.argsort(-self.weights, kind="stable")[:top]
         return order[self.weights[order] > 0]
 
     def opposing(self, top: int = 5) -> np.ndarray:
-        """Return the support vectors that take most from the value, at most `top`, the strongest first."""
+        """Return at most `top` support vectors with the largest negative weights, the largest first."""
         order = np.argsort(self.weights, kind="stable")[:top]
         return order[self.weights[order] < 0]
 
     def rest(self, top: int = 5) -> float:
-        """Return the sum of the weights of all support vectors that neither list names."""
-        named = np.concatenate([self.supporting(top), self.opposing(top)])
-        return float(np.delete(self.weights, named).sum())
+        """Return the sum of the weights of all support vectors that are not in the two lists."""
+        listed = np.concatenate([self.supporting(top), self.opposing(top)])
+        return float(np.delete(self.weights, listed).sum())
 
 
-def deciding(model: TextureModel, latent: np.ndarray, label: Any) -> Deciding:
-    """Take the decision value of a class apart by support vectors.
+def decompose_decision(model: TextureModel, latent: np.ndarray, label: Any) -> Contributions:
+    """Decompose the decision value of a class into contributions of the support vectors.
 
     Parameters
     ----------
     model : TextureModel
     latent : array (phi,)
-        Of one image, as `model.transform` gives it.
+        Latent of one image from `model.transform`.
     label
         One of `model.classes`.
 
@@ -67,25 +67,26 @@ def deciding(model: TextureModel, latent: np.ndarray, label: Any) -> Deciding:
     >>> from lmfcn import LMFCNClassifier, make_gaussians
     >>> X, y = make_gaussians(n_per_class=10, size=16, random_state=0)
     >>> model = LMFCNClassifier(epochs=1, latent_dim=4, random_state=0).fit(X, y).model_
-    >>> found = deciding(model, model.transform(X[:1])[0], label=1)
+    >>> found = decompose_decision(model, model.transform(X[:1])[0], label=1)
     >>> bool(abs(found.weights.sum() + found.intercept - model.decision_function(X[:1])[0]) < 1e-9)
     True
     """
     number = class_number(model.classes, label)
     score = ClassScore.of(model.decision, number)
     weights = score.weights(torch.as_tensor(latent)).numpy()
-    return Deciding(model.classes[number], float(weights.sum()) + score.intercept, score.intercept, weights)
+    return Contributions(model.classes[number], float(weights.sum()) + score.intercept, score.intercept, weights)
 
 
 COVERAGE = 0.9
-"""Share of images whose true class shall be in their prediction set, approximately: see `predict_set`."""
+"""Target coverage of the prediction set, see `TextureModel.predict_set`."""
 
 
 @dataclass(frozen=True)
 class DecidingImage:
-    """A support vector and what it adds to the decision value; without a gallery it has no name and no picture.
+    """A training image that is a support vector, with its contribution (weight) to the decision value.
 
-    Its label is None if neither a gallery nor its coefficients tell it.
+    Without a gallery it has no name and no picture. Its label is None if neither a gallery nor the coefficients of the
+    SVM give it.
     """
 
     weight: float
@@ -96,7 +97,7 @@ class DecidingImage:
 
 @dataclass(frozen=True)
 class Explanation:
-    """One prediction explained.
+    """Explanation of one prediction.
 
     Attributes
     ----------
@@ -105,22 +106,22 @@ class Explanation:
     probabilities : dict of float
         By class, the most probable first.
     prediction_set : list of str or None
-        Classes that cannot be ruled out at a coverage of 0.9; None if the model was fitted without validation images.
+        Prediction set with a coverage of 0.9; None if the model was fitted without validation images.
     explained : str
-        The class whose decision value is explained; the predicted one unless another was asked for.
+        The class whose decision value is explained, by default the predicted class.
     value : float
-        Its decision value: `intercept`, the weights of all deciding images, and `rest`.
+        Its decision value: the sum of `intercept`, the weights of all deciding images, and `rest`.
     intercept : float
     supporting, opposing : list of DecidingImage
-        The strongest first.
+        Images with the largest positive and negative weights, the largest first.
     rest : float
         Sum of the weights of the `n_rest` other support vectors.
     n_rest : int
     map : ScoreMap
-        The same value spread over the pixels.
+        The same value as a map over the pixels.
     latent : array (phi,)
-    place : tuple of two floats or None
-        On the plane of the gallery.
+    coordinates : tuple of two floats or None
+        Position on the plane of the gallery.
     """
 
     label: str
@@ -135,10 +136,10 @@ class Explanation:
     n_rest: int
     map: ScoreMap
     latent: np.ndarray
-    place: tuple[float, float] | None
+    coordinates: tuple[float, float] | None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what JSON can hold: everything but pictures, map and latent."""
+        """Return all values that JSON supports: everything except pictures, map and latent."""
         return {
             "label": self.label,
             "probabilities": self.probabilities,
@@ -150,7 +151,7 @@ class Explanation:
             "against": [_entry(image) for image in self.opposing],
             "rest": {"weight": self.rest, "support_vectors": self.n_rest},
             "map": {"base": self.map.base, "smallest": self.map.values.min(), "largest": self.map.values.max()},
-            "place": self.place,
+            "place": self.coordinates,
         }
 
 
@@ -163,13 +164,13 @@ def explain(
     ----------
     model : TextureModel
     image : array (height, width[, channels])
-        As the model takes it; `model.form.load` brings files to that form.
+        In the form of the model; `model.form.load` converts files to it.
     gallery : Gallery, optional
         Gives the deciding images names and pictures.
     label : optional
         The class to explain; the predicted one by default.
     top : int
-        How many deciding images to list for and against.
+        Number of deciding images to list for and against the class.
 
     Examples
     --------
@@ -191,9 +192,9 @@ def explain(
     predicted = probabilities(to_cpu_double(model.decision.scores(raw)), model.calibration.inverse_temperature).numpy()
     classes = [str(name) for name in model.classes.tolist()]
     best = classes[int(predicted.argmax())]
-    found = deciding(model, latent, best if label is None else label)
-    listed = _named(model, gallery, found.weights)
-    strongest, weakest = found.supporting(top).tolist(), found.opposing(top).tolist()
+    found = decompose_decision(model, latent, best if label is None else label)
+    images = _list_images(model, gallery, found.weights)
+    supporting, opposing = found.supporting(top).tolist(), found.opposing(top).tolist()
     return Explanation(
         label=best,
         probabilities={classes[i]: float(predicted[0, i]) for i in np.argsort(-predicted[0], kind="stable")},
@@ -201,24 +202,24 @@ def explain(
         explained=str(found.label),
         value=found.value,
         intercept=found.intercept,
-        supporting=[listed[i] for i in strongest],
-        opposing=[listed[i] for i in weakest],
+        supporting=[images[i] for i in supporting],
+        opposing=[images[i] for i in opposing],
         rest=found.rest(top),
-        n_rest=len(listed) - len(strongest) - len(weakest),
+        n_rest=len(images) - len(supporting) - len(opposing),
         map=score_map(model, image, found.label, latent=latent),
         latent=latent,
-        place=None if gallery is None else _pair(gallery.projection.place(latent[None])[0]),
+        coordinates=None if gallery is None else _pair(gallery.projection.transform(latent[None])[0]),
     )
 
 
-def _named(model: TextureModel, gallery: Gallery | None, weights: np.ndarray) -> list[DecidingImage]:
-    """Return all support vectors with what is known of them."""
+def _list_images(model: TextureModel, gallery: Gallery | None, weights: np.ndarray) -> list[DecidingImage]:
+    """Return all support vectors with their labels, and with names and pictures from the gallery."""
     if gallery is None:
-        known = [None if i < 0 else str(model.classes[i]) for i in support_classes(model.decision).tolist()]
-        return [DecidingImage(weight, label) for weight, label in zip(weights.tolist(), known, strict=True)]
-    labels = gallery.labels
+        labels = [None if i < 0 else str(model.classes[i]) for i in support_classes(model.decision).tolist()]
+        return [DecidingImage(weight, label) for weight, label in zip(weights.tolist(), labels, strict=True)]
+    gallery_labels = gallery.labels
     return [
-        DecidingImage(weight, labels[i], gallery.names[i], gallery.pictures[i])
+        DecidingImage(weight, gallery_labels[i], gallery.names[i], gallery.pictures[i])
         for weight, i in zip(weights.tolist(), gallery.support.tolist(), strict=True)
     ]
 
@@ -227,7 +228,7 @@ def _prediction_set(model: TextureModel, predicted: np.ndarray, classes: list[st
     if not model.calibration.held_out:
         return None
     (inside,) = model.sets_of(predicted, COVERAGE)
-    return [name for name, there in zip(classes, inside, strict=True) if there]
+    return [name for name, is_inside in zip(classes, inside, strict=True) if is_inside]
 
 
 def _entry(image: DecidingImage) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A gallery: thumbnails of a model's training images in one file beside the model."""
+"""The gallery of a model: thumbnails, names and latents of its training images in a file beside the model."""
 
 import hashlib
 import io
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Projection:
-    """The plane in which latents differ most (principal components).
+    """The plane of the first two principal components of latents.
 
     Attributes
     ----------
     mean : array (phi,)
     axes : array (2, phi)
-        Of length 1 and at right angles; the largest entry of each is positive.
+        Orthonormal; the entry of each with the largest absolute value is positive.
     shares : tuple of two floats
-        Shares of the variance that the axes show.
+        Fractions of the variance along the axes.
 
     Examples
     --------
     >>> latents = np.array([[0.0, 0.0, 1.0], [4.0, 0.0, 1.0], [0.0, 2.0, 1.0], [4.0, 2.0, 1.0]])
     >>> plane = Projection.of(latents)
-    >>> plane.place(latents).round(6).tolist()
+    >>> plane.transform(latents).round(6).tolist()
     [[-2.0, -1.0], [2.0, -1.0], [-2.0, 1.0], [2.0, 1.0]]
     >>> plane.shares
     (0.8, 0.2)
@@ -53,7 +53,7 @@ class Projection:
 
     @classmethod
     def of(cls, latents: np.ndarray) -> "Projection":
-        """Find the plane of latents (n, phi)."""
+        """Compute the plane of latents (n, phi)."""
         latents = np.asarray(latents, dtype=np.float64)
         mean = latents.mean(axis=0)
         variances, vectors = np.linalg.eigh((latents - mean).T @ (latents - mean))
@@ -63,35 +63,35 @@ class Projection:
         largest = np.append(variances[::-1].clip(min=0.0), 0.0)[:2] / max(float(variances.sum()), 1e-300)
         return cls(mean, axes, (round(float(largest[0]), 6), round(float(largest[1]), 6)))
 
-    def place(self, latents: np.ndarray) -> np.ndarray:
-        """Return the places (n, 2) of latents (n, phi) on the plane."""
+    def transform(self, latents: np.ndarray) -> np.ndarray:
+        """Return the coordinates (n, 2) of latents (n, phi) on the plane."""
         return (np.asarray(latents, dtype=np.float64) - self.mean) @ self.axes.T
 
 
-_SAME_LATENT = 1e-2
-"""Latents of one image may differ by rounding, in the units of the kernel's space; those of two images do by more."""
+_LATENT_TOLERANCE = 1e-2
+"""Latents of one image differ less than this, by rounding; those of two different images differ more."""
 
 
 @dataclass(frozen=True)
 class Gallery:
-    """What the training images of a model are called, look like and have become.
+    """Names, labels, latents and thumbnails of the training images of a model.
 
     Attributes
     ----------
     model : str
         Fingerprint of the model that the gallery belongs to.
     names : list of str
-        What the images are called, mostly by their files.
+        Names of the images, usually their paths.
     classes : list of str
         The labels of the model as text.
     numbers : array of int (n,)
         The class of each image, as a position in `classes`.
     latents : array (n, phi) of float32
-        In the space in which the kernel measures.
+        Scaled as for the kernel.
     support : array of int (n_support,)
-        Which image each support vector of the model is.
+        The image of each support vector of the model.
     pictures : list of bytes
-        JPEG files of at most 96 pixels.
+        JPEG thumbnails of at most 96 pixels.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class Gallery:
     >>> X, y = make_gaussians(n_per_class=10, size=16, random_state=0)
     >>> classifier = LMFCNClassifier(epochs=1, latent_dim=4, random_state=0).fit(X, y)
     >>> gallery = Gallery.of(classifier, X, y)
-    >>> len(gallery), gallery.names[3], gallery.labels[3], gallery.places.shape
+    >>> len(gallery), gallery.names[3], gallery.labels[3], gallery.coordinates.shape
     (20, 'image 3', '0', (20, 2))
     >>> gallery.nearest(classifier.transform(X[3:4])[0], 1).tolist()
     [3]
@@ -117,18 +117,18 @@ class Gallery:
     def of(
         cls, classifier: "LMFCNClassifier", images: Any, labels: Any = None, names: Any = None, validation: Any = None
     ) -> "Gallery":
-        """Make the gallery of a fitted classifier.
+        """Create the gallery of a fitted classifier.
 
         Parameters
         ----------
         classifier : LMFCNClassifier
         images, labels
-            The X and y that `fit` was given; a collection may bring its labels.
+            The X and y of `fit`; labels may be omitted for a collection with labels.
         names : sequence of str, optional
-            What to call the images, those of `validation` behind those of `images`; the files of collections by
-            default, else "image 0" and so on.
+            Names of the images, followed by those of the validation images; by default the paths of collections,
+            otherwise "image 0" and so on.
         validation : tuple (X, y) or ImageCollection, optional
-            What `fit` was given.
+            The `validation` of `fit`.
         """
         pairs = [(images, labels)]
         if validation is not None:
@@ -158,13 +158,13 @@ class Gallery:
 
     @cached_property
     def projection(self) -> Projection:
-        """The plane in which the latents of the images differ most; `place` puts those of new images into it."""
+        """The plane of the first two principal components of the latents; its `transform` projects new images."""
         return Projection.of(self.latents)
 
     @cached_property
-    def places(self) -> np.ndarray:
-        """The places (n, 2) of the images on that plane."""
-        return self.projection.place(self.latents)
+    def coordinates(self) -> np.ndarray:
+        """The coordinates (n, 2) of the images on that plane."""
+        return self.projection.transform(self.latents)
 
     def nearest(self, latent: np.ndarray, k: int = 1) -> np.ndarray:
         """Return the k images whose latents are nearest to a latent (phi,), the nearest first."""
@@ -190,7 +190,7 @@ def fingerprint_of(model: TextureModel) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """Images with what a gallery says of them; an empty name where there is none."""
+    """Training or validation images with class numbers, latents and names; a missing name is empty."""
 
     images: LoadedImages
     numbers: np.ndarray
@@ -202,7 +202,9 @@ class _Part:
         model, X = classifier.model_, as_collection(X)
         images = model.form.load(X)
         names = X.paths if isinstance(X, ImageCollection) and X.file_of(0) is not None else [""] * len(images)
-        numbers = _numbers(X.labels if y is None and isinstance(X, ImageCollection) else y, model.classes, len(images))
+        numbers = _class_numbers(
+            X.labels if y is None and isinstance(X, ImageCollection) else y, model.classes, len(images)
+        )
         latents = model.decision.scale.apply(encode(model.networks, images, model.device))
         return cls(images, numbers, latents.cpu().numpy().astype(np.float32), names)
 
@@ -211,14 +213,16 @@ def _each(images: LoadedImages) -> Iterator[np.ndarray]:
     return (images[position] for position in range(len(images)))
 
 
-def _numbers(labels: Any, classes: np.ndarray, n_images: int) -> np.ndarray:
+def _class_numbers(labels: Any, classes: np.ndarray, n_images: int) -> np.ndarray:
     if labels is None:
         raise ValueError("labels are missing: a gallery needs those that the classifier was fitted with.")
     entries = as_entries("labels", labels).tolist()
     known = {label: number for number, label in enumerate(classes.tolist())}
-    strange = next((label for label in entries if label not in known), None)
-    if strange is not None:
-        raise ValueError(f"labels hold {strange!r}, which the classifier does not know; give those of its training.")
+    unknown = next((label for label in entries if label not in known), None)
+    if unknown is not None:
+        raise ValueError(
+            f"labels hold {unknown!r}, which the classifier does not know; give the labels that it was fitted with."
+        )
     if len(entries) != n_images:
         raise ValueError(f"There must be as many labels as images, got {len(entries)} for {n_images} images.")
     return np.array([known[label] for label in entries], dtype=np.int64)
@@ -231,16 +235,16 @@ def _check_names(names: Sequence[str] | None, default: list[str]) -> list[str]:
 
 
 def _check_trained_on(model: TextureModel, gallery: Gallery) -> None:
-    """Refuse images that the classifier was not fitted on, or in another order: captions would be wrong."""
+    """Refuse images that the classifier was not fitted on, or in another order: names would be wrong."""
     data = model.record.get("data", {})
     n_images = data.get("n_train", 0) + data.get("n_validation", 0)
     if n_images == len(gallery):
-        apart = np.abs(gallery.latents[gallery.support] - model.support_latents.cpu().numpy()).max()
-        if apart < _SAME_LATENT:
+        difference = np.abs(gallery.latents[gallery.support] - model.support_latents.cpu().numpy()).max()
+        if difference < _LATENT_TOLERANCE:
             return
     raise ValueError(
         f"The classifier was fitted on {n_images} images, and the {len(gallery)} given here are not the same in the"
-        " same order; give what fit was given, with its validation images if it had some."
+        " same order; give the images of fit, with its validation images if it had some."
     )
 
 
@@ -257,7 +261,7 @@ _TENSORS = {
 
 
 def gallery_path(model_path: str | Path) -> Path:
-    """Return where the gallery of a model lies: beside it, under the same name.
+    """Return the path of the gallery of a model: beside it, with the suffix .gallery.
 
     Examples
     --------
@@ -268,7 +272,7 @@ def gallery_path(model_path: str | Path) -> Path:
 
 
 def save_gallery(gallery: Gallery, path: str | Path) -> None:
-    """Write a gallery to a file, whole or not at all. It holds small pictures of all training images."""
+    """Write a gallery to a file atomically. The file holds thumbnails of all training images."""
     values = {"model": gallery.model, "names": gallery.names, "classes": gallery.classes}
     tensors = {
         "numbers": torch.from_numpy(gallery.numbers),
@@ -283,8 +287,8 @@ def save_gallery(gallery: Gallery, path: str | Path) -> None:
 def load_gallery(path: str | Path, model: TextureModel | None = None) -> Gallery:
     """Read a gallery from a file that `save_gallery` wrote.
 
-    Nothing in the file is executed. It is refused, with a reason, if it is truncated, changed, not a gallery, or that
-    of another model than the given one.
+    No code in the file is executed. A file that is truncated, changed, not a gallery, or the gallery of another model
+    is refused with a reason.
 
     Raises
     ------
@@ -293,7 +297,7 @@ def load_gallery(path: str | Path, model: TextureModel | None = None) -> Gallery
     """
     values, tensors = read_tensors(path, KIND, VERSION)
     try:
-        gallery = _build(values, tensors)
+        gallery = _read_gallery(values, tensors)
         if model is not None:
             gallery.check_belongs_to(model)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -302,8 +306,8 @@ def load_gallery(path: str | Path, model: TextureModel | None = None) -> Gallery
     return gallery
 
 
-def _build(values: dict[str, Any], tensors: dict[str, Tensor]) -> Gallery:
-    names, classes = _texts("names", values["names"]), _texts("classes", values["classes"])
+def _read_gallery(values: dict[str, Any], tensors: dict[str, Tensor]) -> Gallery:
+    names, classes = _check_texts("names", values["names"]), _check_texts("classes", values["classes"])
     if {name: tensor.dtype for name, tensor in tensors.items()} != _TENSORS:
         raise ValueError("Its parts are not those of a gallery.")
     parts = {name: tensor.numpy() for name, tensor in tensors.items()}
@@ -314,35 +318,35 @@ def _build(values: dict[str, Any], tensors: dict[str, Tensor]) -> Gallery:
         raise ValueError("Its parts do not have the same number of images.")
     _check_indices("classes", parts["numbers"], len(classes))
     _check_indices("support vectors", parts["support"], n_images)
-    pictures = _cut(parts["pictures"], parts["ends"])
+    pictures = _split_pictures(parts["pictures"], parts["ends"])
     return Gallery(values["model"], names, classes, parts["numbers"], parts["latents"], parts["support"], pictures)
 
 
-def _texts(name: str, texts: Any) -> list[str]:
+def _check_texts(name: str, texts: Any) -> list[str]:
     if not isinstance(texts, list) or not texts:
         raise ValueError(f"Its {name} are missing.")
     if not all(type(text) is str and len(text) <= _LONGEST_NAME for text in texts):
-        raise ValueError(f"Its {name} are not texts of a sound length.")
+        raise ValueError(f"Its {name} are not texts of at most {_LONGEST_NAME} characters.")
     return texts
 
 
-def _check_indices(name: str, indices: np.ndarray, n_there: int) -> None:
-    if indices.ndim != 1 or len(indices) == 0 or indices.min() < 0 or indices.max() >= n_there:
-        raise ValueError(f"Its {name} point at what is not there.")
+def _check_indices(name: str, indices: np.ndarray, size: int) -> None:
+    if indices.ndim != 1 or len(indices) == 0 or indices.min() < 0 or indices.max() >= size:
+        raise ValueError(f"Its {name} have indices out of range.")
 
 
-def _cut(pixels: np.ndarray, ends: np.ndarray) -> list[bytes]:
-    """Return the single files; each must be a small JPEG, since browsers will be given it as one."""
+def _split_pictures(content: np.ndarray, ends: np.ndarray) -> list[bytes]:
+    """Return the JPEG files; each must be a small JPEG, since pages show it as one."""
     starts = np.concatenate([[0], ends[:-1]])
-    if pixels.ndim != 1 or ends.ndim != 1 or ends[-1] != len(pixels) or (ends <= starts).any():
-        raise ValueError("Its pictures do not end where they should.")
-    pictures = [pixels[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+    if content.ndim != 1 or ends.ndim != 1 or ends[-1] != len(content) or (ends <= starts).any():
+        raise ValueError("Its pictures have ends out of range.")
+    pictures = [content[start:end].tobytes() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
     for picture in pictures:
         try:
             with Image.open(io.BytesIO(picture), formats=["JPEG"]) as opened:
-                sound = max(opened.size) <= THUMBNAIL_SIDE
+                is_small = max(opened.size) <= THUMBNAIL_SIDE
         except (UnidentifiedImageError, OSError, ValueError, Image.DecompressionBombError) as error:
             raise ValueError("One of its pictures is not a JPEG file.") from error
-        if not sound:
+        if not is_small:
             raise ValueError(f"One of its pictures is larger than {THUMBNAIL_SIDE} pixels.")
     return pictures

@@ -1,4 +1,4 @@
-"""Take the decision value of a class apart: by support vector, by latent feature, by pixel."""
+"""Decompose the decision value of a class by support vectors, latent features and pixels."""
 
 import math
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ from lmfcn.method.kernel_svm import Decision, rbf_kernel, squared_distances
 from lmfcn.method.network import TextureFCN
 from lmfcn.model import TextureModel
 
-_NO_WAY = 1e-12
-"""Squared distances below this are no way to integrate along."""
+_MIN_SQUARED_LENGTH = 1e-12
+"""Squared length of a latent below which the gradient at the origin is used instead of the mean along the line."""
 
 
 @dataclass(frozen=True)
 class ClassScore:
-    """The score that is positive for one class, *f(z)* = sum of c_i exp(-gamma |z - s_i|^2), plus b.
+    """The decision value of one class, *f(z)* = sum of c_i exp(-gamma |z - s_i|^2), plus b.
 
-    Latents here are those of the space in which the kernel measures.
+    Latents are scaled as for the kernel.
 
     Attributes
     ----------
@@ -40,8 +40,8 @@ class ClassScore:
     Two support vectors at a distance of 2, and an image at the first one:
 
     >>> import torch
-    >>> places = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
-    >>> score = ClassScore(0.25, places, torch.tensor([1.0, -1.0], dtype=torch.float64), intercept=0.5)
+    >>> support = torch.tensor([[0.0], [2.0]], dtype=torch.float64)
+    >>> score = ClassScore(0.25, support, torch.tensor([1.0, -1.0], dtype=torch.float64), intercept=0.5)
     >>> [round(weight, 3) for weight in score.weights(torch.tensor([0.0])).tolist()]
     [1.0, -0.368]
     >>> round(score.value(torch.tensor([0.0])), 3)
@@ -55,14 +55,14 @@ class ClassScore:
 
     @classmethod
     def of(cls, decision: Decision, number: int) -> "ClassScore":
-        """Return the score of a class; the one score of two classes speaks for class 1, its negative for class 0."""
+        """Return the score of a class; two classes share one score, that of class 1, which is negated for class 0."""
         single = decision.coefficients.shape[1] == 1
         column, sign = (0, 1.0 if number == 1 else -1.0) if single else (number, 1.0)
         support, coefficients = map(to_cpu_double, (decision.support_latents, decision.coefficients[:, column]))
         return cls(decision.gamma, support, sign * coefficients, sign * float(decision.intercepts[column]))
 
     def weights(self, latent: Tensor) -> Tensor:
-        """Return what each support vector adds (n_support,) to the score of a latent (phi,)."""
+        """Return the contribution (n_support,) of each support vector to the score of a latent (phi,)."""
         return self._kernel(latent) * self.coefficients
 
     def value(self, latent: Tensor) -> float:
@@ -70,30 +70,31 @@ class ClassScore:
         return float(self.weights(latent).sum()) + self.intercept
 
     def mean_gradient(self, latent: Tensor) -> Tensor:
-        """Return the gradient (phi,) of the score, averaged over the straight way from the origin to a latent (phi,).
+        """Return the mean gradient (phi,) of the score along the straight line from the origin to a latent (phi,).
 
-        Its product with the latent is the score of the latent minus that of the origin, exactly: the integral of a
-        Gaussian along a line is known. At the origin itself it is the gradient there.
+        Its product with the latent is the score of the latent minus that of the origin. This is exact: the integral of
+        a Gaussian along a line has a closed form. At the origin itself it is the gradient there.
         """
         latent = latent.double()
-        way = float(latent @ latent)
-        if way < _NO_WAY:
+        squared_length = float(latent @ latent)
+        if squared_length < _MIN_SQUARED_LENGTH:
             share, moment = self._kernel(latent), 0.5 * self._kernel(latent)
         else:
-            share, moment = self._integrals(latent, way)
+            share, moment = self._integrals(latent, squared_length)
         factors = 2 * self.gamma * self.coefficients
         return (factors * share) @ self.support_latents - (factors @ moment) * latent
 
-    def _integrals(self, latent: Tensor, way: float) -> tuple[Tensor, Tensor]:
+    def _integrals(self, latent: Tensor, squared_length: float) -> tuple[Tensor, Tensor]:
         """Return the integrals (n_support,) of K(t latent, s) and of t K(t latent, s) over t from 0 to 1."""
         along = -(self.support_latents @ latent)
-        aside = (self.support_latents.square().sum(dim=1) - along.square() / way).clamp(min=0.0)
-        steepness = math.sqrt(self.gamma * way)
-        covered = _gaussian_area(steepness * along / way, steepness * (1 + along / way)) / steepness
+        aside = (self.support_latents.square().sum(dim=1) - along.square() / squared_length).clamp(min=0.0)
+        steepness = math.sqrt(self.gamma * squared_length)
+        start, end = steepness * along / squared_length, steepness * (1 + along / squared_length)
+        covered = _gaussian_area(start, end) / steepness
         share = (-self.gamma * aside).exp() * covered
-        # By parts; in this form the product of mean slope and latent is exact whatever the rounding of `share`.
+        # Integrated by parts; in this form rounding of `share` does not affect the product of mean gradient and latent.
         rise = self._kernel(latent) - self._kernel(torch.zeros_like(latent))
-        return share, -(rise / (2 * self.gamma) + along * share) / way
+        return share, -(rise / (2 * self.gamma) + along * share) / squared_length
 
     def _kernel(self, latent: Tensor) -> Tensor:
         return rbf_kernel(squared_distances(latent[None], self.support_latents), self.gamma)[0]
@@ -108,7 +109,7 @@ def _gaussian_area(start: Tensor, end: Tensor) -> Tensor:
 
 
 def class_number(classes: np.ndarray, label: object) -> int:
-    """Return the position of a label among the classes, given as it is or as text.
+    """Return the position of a label in the classes; the label may be given as text.
 
     Examples
     --------
@@ -122,9 +123,9 @@ def class_number(classes: np.ndarray, label: object) -> int:
 
 
 def support_classes(decision: Decision) -> np.ndarray:
-    """Return the class number (n_support,) of each support vector as far as its coefficients tell, else -1.
+    """Return the class number (n_support,) of each support vector if its coefficients determine it, else -1.
 
-    A support vector adds to the score of its own class and takes from others, but may have no part in some scores.
+    A support vector has a positive coefficient for its own class, negative ones for others, and zero in some scores.
     """
     signs = decision.coefficients.sign().cpu().numpy()
     if signs.shape[1] == 1:
@@ -135,9 +136,9 @@ def support_classes(decision: Decision) -> np.ndarray:
 
 
 BLUR = 1 / 16
-"""Default blur as a share of the image's shorter side."""
+"""Default blur as a fraction of the shorter side of the image."""
 
-_WIDTHS = 4  # of the blur, behind which nothing of it is left
+_BLUR_REACH = 4  # standard deviations at which the blur is cut off
 
 
 @dataclass(frozen=True)
@@ -149,11 +150,11 @@ class ScoreMap:
     label
         The class.
     values : array (height, width)
-        Positive where the image speaks for the class. Their mean is the decision value.
+        Positive where the image is evidence for the class. Their mean is the decision value.
     value : float
         The decision value.
     base : float
-        The decision value of the average training image, an equal share of which is in every pixel.
+        The decision value of the average training image, which is part of every pixel value.
     """
 
     label: Any
@@ -165,23 +166,24 @@ class ScoreMap:
 def score_map(
     model: TextureModel, image: np.ndarray, label: Any, blur: float | None = None, latent: np.ndarray | None = None
 ) -> ScoreMap:
-    """Spread the decision value of a class over the pixels of an image.
+    """Compute a map of the decision value of a class over the pixels of an image.
 
-    Latents are means of maps over the image, and the decision value is a constant plus a mean slope times the latents
-    (`ClassScore.mean_gradient`), so every position adds a share; docs/explanations.md derives it. Nothing is approximated.
+    Latents are means of feature maps over the image, and the decision value is a constant plus the mean gradient times
+    the latents (`ClassScore.mean_gradient`), so every position contributes a part of it. This is exact;
+    docs/explanations.md derives it.
 
     Parameters
     ----------
     model : TextureModel
     image : array (height, width, channels)
-        As `model.form.load` gives it.
+        In the form of the model, see `model.form.load`.
     label
         One of `model.classes`.
     blur : float, optional
-        Standard deviation in pixels of the neighbourhood that each value is averaged over, which leaves the mean as it
-        is: a texture is nothing that one pixel has. A sixteenth of the shorter side by default, 0 for none.
+        Standard deviation in pixels of a Gaussian blur, which does not change the mean: a texture is a property of a
+        neighbourhood, not of a pixel. A sixteenth of the shorter side by default, 0 for none.
     latent : array (phi,), optional
-        Of the image, as `model.transform` gives it, if it is known already.
+        Latent of the image from `model.transform`, if already computed.
 
     Examples
     --------
@@ -195,40 +197,39 @@ def score_map(
     height, width = image.shape[:2]
     number = class_number(model.classes, label)
     score, scale = ClassScore.of(model.decision, number), model.decision.scale
-    there = scale.apply(raw_latents(model, image))[0].cpu() if latent is None else torch.as_tensor(latent)
-    slope = scale.pull_back(score.mean_gradient(there))
-    constant = score.value(torch.zeros_like(there))
+    point = scale.apply(raw_latents(model, image))[0].cpu() if latent is None else torch.as_tensor(latent)
+    gradient = scale.pull_back(score.mean_gradient(point))
+    constant = score.value(torch.zeros_like(point))
     blur = BLUR * min(height, width) if blur is None else blur
-    values = np.full((height, width), constant - float(slope @ to_cpu_double(scale.mean)))
-    for part, slopes in _with_slopes(model, image, slope):
-        rows, columns = upsampling_matrix(part.shape[1], height, blur), upsampling_matrix(part.shape[2], width, blur)
-        values += rows @ torch.tensordot(slopes, part.double(), dims=1).numpy() @ columns.T
-    return ScoreMap(model.classes[number], values, score.value(there), constant)
+    values = np.full((height, width), constant - float(gradient @ to_cpu_double(scale.mean)))
+    for maps, gradients in _maps_with_gradients(model, image, gradient):
+        rows, columns = upsampling_matrix(maps.shape[1], height, blur), upsampling_matrix(maps.shape[2], width, blur)
+        values += rows @ torch.tensordot(gradients, maps.double(), dims=1).numpy() @ columns.T
+    return ScoreMap(model.classes[number], values, score.value(point), constant)
 
 
 def raw_latents(model: TextureModel, image: np.ndarray) -> Tensor:
-    """Return the networks' latents (1, phi) of one checked image (height, width, channels)."""
-    form = replace(model.form, row_shape=None)  # a model of rows is explained by images all the same
+    """Return the unscaled latents (1, phi) of one checked image (height, width, channels)."""
+    form = replace(model.form, row_shape=None)  # here images are given as images, even to a model of rows
     return encode(model.networks, form.load(image[None]), model.device)
 
 
-def _with_slopes(model: TextureModel, image: np.ndarray, slope: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Go through the maps (c, h, w) whose means are the latents, each with its part (c,) of the slope."""
+def _maps_with_gradients(model: TextureModel, image: np.ndarray, gradient: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the feature maps (c, h, w) whose means are the latents, each with its part (c,) of the gradient."""
     batch, start = to_batch(image[None], model.device), 0
     with torch.no_grad():
         for network in model.members:
             folded = cast(TextureFCN, fold_batch_norm(network))
             for maps in folded.maps(batch):
                 part = maps[0].cpu()
-                yield part, slope[start : start + len(part)]
+                yield part, gradient[start : start + len(part)]
                 start += len(part)
 
 
 def upsampling_matrix(n_cells: int, n_pixels: int, blur: float = 0.0) -> np.ndarray:
-    """Return the matrix (n_pixels, n_cells) that spreads a row of cells over a row of pixels and keeps its mean.
+    """Return the matrix (n_pixels, n_cells) that upsamples a row of cells to a row of pixels and keeps its mean.
 
-    Each pixel averages the cells that it lies in. The blur mirrors what would leave the row at its ends, so that
-    nothing is lost.
+    Each pixel averages the cells that it overlaps. The blur is mirrored at the ends of the row.
 
     Examples
     --------
@@ -238,16 +239,16 @@ def upsampling_matrix(n_cells: int, n_pixels: int, blur: float = 0.0) -> np.ndar
     borders = np.arange(n_cells + 1) * (n_pixels / n_cells)
     pixels = np.arange(n_pixels)[:, None]
     overlap = np.minimum(borders[1:], pixels + 1) - np.maximum(borders[:-1], pixels)
-    return _blurring(n_pixels, blur) @ overlap.clip(min=0.0)
+    return _blur_matrix(n_pixels, blur) @ overlap.clip(min=0.0)
 
 
-def _blurring(n_pixels: int, blur: float) -> np.ndarray:
+def _blur_matrix(n_pixels: int, blur: float) -> np.ndarray:
     """Return the matrix (n_pixels, n_pixels) of a Gaussian blur with mirrored ends; rows and columns sum to 1."""
-    reach = int(np.ceil(_WIDTHS * blur))
+    reach = int(np.ceil(_BLUR_REACH * blur))
     offsets = np.arange(-reach, reach + 1)
     weights = np.exp(-0.5 * np.square(offsets / max(blur, 1e-6)))
-    places = (np.arange(n_pixels)[:, None] + offsets) % (2 * n_pixels)
-    mirrored = np.minimum(places, 2 * n_pixels - 1 - places)
+    positions = (np.arange(n_pixels)[:, None] + offsets) % (2 * n_pixels)
+    mirrored = np.minimum(positions, 2 * n_pixels - 1 - positions)
     matrix = np.zeros((n_pixels, n_pixels))
     np.add.at(matrix, (np.arange(n_pixels)[:, None], mirrored), weights / weights.sum())
     return matrix

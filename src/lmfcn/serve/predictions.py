@@ -79,7 +79,7 @@ class Predictor:
             n_rest=found.n_rest,
             picture=picture,
             map=with_map,
-            place=None if found.place is None else list(found.place),
+            place=None if found.coordinates is None else list(found.coordinates),
             neighbours=self._neighbours(found.latent),
         )
 
@@ -125,7 +125,7 @@ def describe_gallery(gallery: Gallery) -> TrainingImages:
         classes=gallery.classes,
         numbers=gallery.numbers.tolist(),
         support=gallery.support.tolist(),
-        places=gallery.places.round(4).tolist(),
+        places=gallery.coordinates.round(4).tolist(),
         shares=list(gallery.projection.shares),
     )
 
