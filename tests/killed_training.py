@@ -16,6 +16,7 @@ import torch._dynamo  # noqa: F401, which the first step of an optimiser would i
 
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.datasets import make_gaussians
+from lmfcn.recipe import Recipe
 
 N_KILLS = 20
 
@@ -26,8 +27,8 @@ def fit_and_save(folder: Path, strategy: str) -> None:
         latent_dim=4,
         widths=(6, 8),
         epochs=12,
-        passes=6,
         strategy=strategy,
+        recipe=Recipe(passes=6),
         random_state=0,
         device="cpu",
         checkpoint_dir=folder / "checkpoints",

@@ -83,13 +83,13 @@ def separation_loss(points: list[Point], anchors: dict[int, list[int]]) -> float
     return len(anchors) / total if total else 0.0
 
 
-def contrast_loss(points, own: dict[int, list[int]], other: dict[int, list[int]], sharpness: float) -> float:
+def contrast_loss(points, own: dict[int, list[int]], other: dict[int, list[int]], scale: float) -> float:
     costs = []
     for i in own:
         if own[i] and other[i]:
             near = sum(squared_distance(points[i], points[j]) for j in own[i]) / len(own[i])
             far = sum(squared_distance(points[i], points[j]) for j in other[i]) / len(other[i])
-            costs.append(math.log1p(math.exp(sharpness * (near - far) + 1)))
+            costs.append(math.log1p(math.exp(scale * (near - far) + 1)))
     return sum(costs) / len(costs) if costs else 0.0
 
 

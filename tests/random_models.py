@@ -7,8 +7,7 @@ from lmfcn.compute.encode import encode
 from lmfcn.data.image_form import ImageForm
 from lmfcn.method.kernel_svm import Decision, latent_scale
 from lmfcn.method.network import TextureFCN
-from lmfcn.model import Networks, TextureModel
-from lmfcn.model import Calibration
+from lmfcn.model import Calibration, Networks, TextureModel
 
 FULL_SCALE = {"uint8": 255, "uint16": 65535}
 

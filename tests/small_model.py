@@ -6,11 +6,12 @@ import numpy as np
 
 from lmfcn import LMFCNClassifier
 from lmfcn.explain.gallery import Gallery
+from some_training import classifier_of
 
 
 def quick(**changes) -> LMFCNClassifier:
     options = {"latent_dim": 4, "widths": (6, 8), "epochs": 1, "passes": 1, "random_state": 0, "device": "cpu"}
-    return LMFCNClassifier(**{**options, **changes})
+    return classifier_of(**{**options, **changes})
 
 
 def textures(n: int, height: int, width: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

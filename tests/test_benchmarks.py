@@ -10,9 +10,8 @@ import pytest
 import torch
 from sklearn.svm import SVC
 
-from lmfcn import LMFCNClassifier
+from lmfcn import LMFCNClassifier, Recipe
 from lmfcn.benchmark.runs import Run
-from lmfcn.benchmark.tasks import SplitData, Subset
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 
@@ -67,7 +66,7 @@ def test_operations_of_a_small_image_by_hand(speed):
 
 def test_a_map_is_compared_with_its_own_windows(plain, textures, monkeypatch):  # noqa: ARG001, puts its folder on the path
     benchmark = importlib.import_module("map")
-    tiny = LMFCNClassifier(epochs=1, passes=1, widths=(4, 4), latent_dim=4, random_state=0, device="cpu")
+    tiny = LMFCNClassifier(epochs=1, recipe=Recipe(passes=1), widths=(4, 4), latent_dim=4, random_state=0, device="cpu")
     monkeypatch.setattr(benchmark, "fitted_model", lambda _: tiny.fit(*textures).model_)
     found = benchmark.compare(64, 24, 8, n_tiles=10, repeats=1)
     assert (found["windows"], found["same labels"]) == (36, 1.0)
@@ -103,7 +102,7 @@ def test_time_to_accuracy_divides_our_seconds_by_theirs(plain, textures, monkeyp
 
 def test_time_to_accuracy_measures_every_epoch(plain, textures, monkeypatch):  # noqa: ARG001, puts its folder on the path
     benchmark = importlib.import_module("time_to_accuracy")
-    few = partial(LMFCNClassifier, widths=(4, 4), latent_dim=4, passes=1, device="cpu")
+    few = partial(LMFCNClassifier, widths=(4, 4), latent_dim=4, recipe=Recipe(passes=1), device="cpu")
     monkeypatch.setattr(benchmark, "LMFCNClassifier", few)
     ours, theirs = benchmark.seconds_of_epochs(SplitData(*[Subset(*textures)] * 3), {"augmentation": "flips"})
     assert len(ours) == 9

@@ -1,5 +1,6 @@
 import pickle
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,12 +11,13 @@ from sklearn.exceptions import NotFittedError
 import lmfcn
 from lmfcn import LMFCNClassifier, make_gaussians
 from lmfcn.method.history import TrainingWarning
-from lmfcn.recipe import PRESETS, Recipe
+from lmfcn.recipe import Recipe
+from some_training import EachEpoch, classifier_of
 
 
 def quick(**changes) -> LMFCNClassifier:
     options = {"latent_dim": 4, "widths": (6, 8), "epochs": 2, "passes": 1, "random_state": 0, "device": "cpu"}
-    return LMFCNClassifier(**{**options, **changes})
+    return classifier_of(**{**options, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -42,18 +44,18 @@ def test_decision_is_the_rbf_sum_over_the_support_vectors(textures, fitted):
 def test_fitted_attributes(textures, fitted):
     assert fitted.n_iter_ == 2
     assert fitted.history_.column("epoch") == [0, 1]
-    assert fitted.closing_history_.column("epoch") == [1, 2]
+    assert fitted.refit_history_.column("epoch") == [1, 2]
     assert fitted.history_.column("epoch")[fitted.best_epoch_] == fitted.best_epoch_
     assert fitted.transform(textures[0]).shape == (len(textures[0]), 6 + 8 + 4 + 4)
     assert fitted.n_features_in_ == 1
     assert 0 <= fitted.calibration_error_ <= 1
 
 
-def test_without_refitting_the_svm_is_that_of_the_kept_epoch(textures):
+def test_without_refitting_the_svm_is_that_of_the_selected_epoch(textures):
     fitted = quick(refit=False, keep_untrained=False, whiten=False).fit(*textures)
-    kept = fitted.history_[fitted.best_epoch_]
-    assert len(fitted.support_) == kept.n_support
-    assert fitted.model_.gamma == kept.gamma
+    selected = fitted.history_[fitted.best_epoch_]
+    assert len(fitted.support_) == selected.n_support
+    assert fitted.model_.gamma == selected.gamma
 
 
 def test_support_indices_point_into_x(textures):
@@ -144,7 +146,7 @@ def test_validation_images_choose_the_epoch_and_x_stays_whole(textures):
     assert np.mean(recalls) == pytest.approx(fitted.history_[fitted.best_epoch_].validation_balanced_accuracy)
 
 
-def test_without_validation_the_last_epoch_is_kept(textures):
+def test_without_validation_the_last_epoch_is_selected(textures):
     fitted = quick(validation_fraction=0).fit(*textures)
     assert fitted.best_epoch_ == 2
     assert fitted.history_[0].validation_balanced_accuracy is None
@@ -178,21 +180,18 @@ def test_pickling_keeps_the_decisions(textures, fitted):
 
 def test_parameters_left_alone_take_the_default_recipe(textures):
     fitted = LMFCNClassifier(epochs=1, random_state=0, device="cpu").fit(*textures)
-    assert fitted.settings_ == Recipe(epochs=1, closing_epochs=0)
+    assert fitted.recipe_ == Recipe(epochs=1, refit_epochs=0)
     assert fitted.model_.latents(textures[0]).shape[1] == 64 + 128 + 64 + 64
     assert fitted.transform(textures[0]).shape[1] == 31  # 32 images differ in no more directions
-    assert (Recipe().epochs, Recipe().closing_epochs) == (15, 7)
-    assert (Recipe().C, Recipe().batch_size, Recipe().passes, Recipe().learning_rate) == (10.0, 32, 8, 1e-3)
 
 
-def test_paper_preset_fills_in_what_was_left_alone_and_nothing_else(textures):
-    fitted = LMFCNClassifier(preset="paper", epochs=1, random_state=0, device="cpu").fit(*textures)
-    for name in set(PRESETS["paper"]) - {"latent_dim", "strategy", "first_filters", "keep_untrained"}:
-        assert getattr(fitted.settings_, name) == PRESETS["paper"][name]
-    assert fitted.transform(textures[0]).shape[1] == PRESETS["paper"]["latent_dim"]
+def test_the_paper_recipe_fills_in_what_was_left_alone_and_nothing_else(textures):
+    fitted = LMFCNClassifier(recipe="paper", epochs=1, random_state=0, device="cpu").fit(*textures)
+    assert fitted.recipe_ == replace(Recipe.paper(), epochs=1, strategy="joint")  # two classes need one network
+    assert fitted.transform(textures[0]).shape[1] == Recipe.paper().latent_dim == 16
     # Values of the default recipe, given on purpose, are kept too.
-    fitted = quick(preset="paper", C=10.0, batch_size=32).fit(*textures)
-    assert (fitted.settings_.C, fitted.settings_.batch_size, fitted.settings_.optimizer) == (10.0, 32, "adadelta")
+    fitted = quick(recipe="paper", C=10.0, batch_size=32).fit(*textures)
+    assert (fitted.recipe_.C, fitted.recipe_.batch_size, fitted.recipe_.optimizer) == (10.0, 32, "adadelta")
     assert fitted.transform(textures[0]).shape[1] == 4
 
 
@@ -209,10 +208,11 @@ def test_class_weight_by_label(textures):
         quick(class_weight={"c": 3.0}).fit(images, names)
 
 
-def test_on_epoch_sees_every_epoch(textures):
+def test_a_callback_sees_every_epoch(textures):
     seen = []
-    fitted = quick(on_epoch=lambda record, space: seen.append((record, len(space.margin.support)))).fit(*textures)
-    records = [*fitted.history_, *fitted.closing_history_]
+    watch = EachEpoch(lambda record, space: seen.append((record, len(space.margin.support))))
+    fitted = quick().fit(*textures, callbacks=[watch])
+    records = [*fitted.history_, *fitted.refit_history_]
     assert [record for record, _ in seen] == records
     assert [n for _, n in seen] == [record.n_support for record in records]
 
@@ -259,14 +259,13 @@ def test_not_fitted(textures):
         ({"weight_decay": -1}, "weight_decay must be at least 0 and finite, got -1"),
         ({"support_loss": "push"}, "support_loss must be one of 'contrast', 'pull', got 'push'"),
         ({"distance": "cosine"}, "distance must be one of"),
-        ({"units": "pixels"}, "units must be one of"),
+        ({"distance_units": "pixels"}, "distance_units must be one of"),
         ({"correction_class": "other"}, "correction_class must be one of"),
         ({"optimizer": "sgd"}, "optimizer must be one of"),
         ({"class_weight": "heavy"}, "class_weight must be one of"),
         ({"class_weight": {0: 0}}, "class_weight must be greater than 0 and finite, got 0"),
         ({"class_weight": {0: float("nan")}}, "class_weight must be greater than 0"),
-        ({"on_epoch": 5}, "on_epoch must be callable, got 5"),
-        ({"preset": "papers"}, "preset must be one of None, 'paper', got 'papers'"),
+        ({"recipe": "papers"}, "recipe must be 'default', 'paper' or a lmfcn.Recipe, got 'papers'"),
         ({"validation_fraction": 1.0}, "validation_fraction must be less than 1, got 1.0"),
         ({"validation_fraction": -0.1}, "validation_fraction must be at least 0"),
         ({"device": "abacus"}, "device must be 'auto' or a device that torch has here, such as 'cpu', got 'abacus'"),
@@ -321,9 +320,8 @@ def test_two_images_per_class_are_enough_without_validation(textures):
 def test_the_default_recipe_learns_striped_gaussians():
     random = np.random.default_rng(1)
     train, validation, test = (make_gaussians(n, 40, random) for n in (60, 60, 100))
-    fitted = LMFCNClassifier(latent_dim=16, epochs=8, closing_epochs=2, random_state=1).fit(
-        *train, validation=validation
-    )
+    classifier = LMFCNClassifier(latent_dim=16, epochs=8, recipe=Recipe(refit_epochs=2), random_state=1)
+    fitted = classifier.fit(*train, validation=validation)
     right = fitted.predict(test[0]) == test[1]
     history = fitted.history_
     assert right.mean() >= 0.88
@@ -335,7 +333,7 @@ def test_the_default_recipe_learns_striped_gaussians():
 def test_the_untrained_network_stays_beside_the_trained_ones(textures, tmp_path, strategy, n_networks, refit):
     images, names = textures[0], np.array(["a", "b", "c"])[np.arange(32) % 3]
     small = {"latent_dim": 4, "widths": (6, 8), "epochs": 2, "strategy": strategy, "random_state": 0, "device": "cpu"}
-    fitted = LMFCNClassifier(refit=refit, **small).fit(images, names)
+    fitted = classifier_of(refit=refit, **small).fit(images, names)
     latents = fitted.transform(images)
     assert latents.shape == (32, 6 + 8 + 4 + 4 * n_networks)
     untrained, *trained = fitted.model_.members
@@ -346,20 +344,15 @@ def test_the_untrained_network_stays_beside_the_trained_ones(textures, tmp_path,
     fitted.save(tmp_path / "model.lmfcn")
     again = lmfcn.load(tmp_path / "model.lmfcn")
     assert np.array_equal(again.predict_proba(images), fitted.predict_proba(images))
-    without = LMFCNClassifier(refit=refit, keep_untrained=False, **small).fit(images, names)
+    without = classifier_of(refit=refit, keep_untrained=False, **small).fit(images, names)
     assert without.transform(images).shape == (32, 4 * n_networks)
 
 
 def test_the_untrained_network_is_the_one_that_training_began_with(textures):
     spaces = []
-    fitted = LMFCNClassifier(
-        latent_dim=4,
-        widths=(6, 8),
-        epochs=1,
-        whiten=False,
-        on_epoch=lambda _, space: spaces.append(space),
-        random_state=0,
-    ).fit(*textures, validation=textures)
+    classifier = LMFCNClassifier(latent_dim=4, widths=(6, 8), epochs=1, recipe=Recipe(whiten=False), random_state=0)
+    watch = EachEpoch(lambda _, space: spaces.append(space))
+    fitted = classifier.fit(*textures, validation=textures, callbacks=[watch])
     seen = fitted.transform(textures[0])[:, 14:18]  # standardised over training and validation images: the same here
     np.testing.assert_allclose(seen, spaces[0].latents.numpy(), atol=0.02)  # filters are rounded to three digits
 
@@ -370,12 +363,12 @@ def test_the_untrained_network_is_the_one_that_training_began_with(textures):
         ({"first_filters": "learnt"}, "first_filters must be one of 'decorrelated', 'random', got 'learnt'"),
         ({"keep_untrained": "yes"}, "keep_untrained must be one of True, False, got 'yes'"),
         ({"whiten": 1.5}, "whiten must be one of True, False, got 1.5"),
-        ({"views": "all"}, "views must be one of 'none', 'flips', 'turns', got 'all'"),
-        ({"keep": "last"}, "keep must be one of 'best', 'latest', got 'last'"),
+        ({"augmentation": "all"}, "augmentation must be one of 'none', 'flips', 'dihedral', got 'all'"),
+        ({"epoch_selection": "last"}, "epoch_selection must be one of 'one-se', 'best', got 'last'"),
         ({"head_weight": -1.0}, "head_weight must be at least 0 and finite, got -1.0"),
         ({"head_weight": 0, "anchor_weight": 0}, "at least one term of the loss must be positive"),
     ],
 )
 def test_wrong_choices_of_the_recipe_are_refused(textures, wrong, sentence):
     with pytest.raises(ValueError, match=sentence):
-        LMFCNClassifier(**wrong).fit(*textures)
+        classifier_of(**wrong).fit(*textures)

@@ -13,11 +13,12 @@ from lmfcn.data.image_form import ImageForm
 from lmfcn.data.sources import open_collection
 from lmfcn.predict.evaluation import evaluate
 from random_models import random_model
+from some_training import classifier_of
 
 
 def quick(**changes) -> LMFCNClassifier:
     options = {"latent_dim": 4, "widths": (6, 8), "epochs": 2, "passes": 1, "random_state": 0, "device": "cpu"}
-    return LMFCNClassifier(**{**options, **changes})
+    return classifier_of(**{**options, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def fitted(request, textures, three):
         "two": {},
         "joint": {"strategy": "joint"},
         "one-vs-all": {"strategy": "one-vs-all"},
-        "paper": {"preset": "paper"},
+        "paper": {"recipe": "paper"},
     }
     X, y = textures if request.param == "two" else three
     return quick(**options[request.param]).fit(X, y), X, y

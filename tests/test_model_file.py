@@ -8,11 +8,12 @@ import lmfcn
 from lmfcn import LMFCNClassifier, make_gaussians
 from lmfcn.model_file import KIND, VERSION
 from lmfcn.util.tensor_files import FileError, read_tensors, write_tensors
+from some_training import classifier_of
 
 
 def quick(**changes) -> LMFCNClassifier:
     options = {"latent_dim": 4, "widths": (6, 8), "epochs": 1, "passes": 1, "random_state": 0, "device": "cpu"}
-    return LMFCNClassifier(**{**options, **changes})
+    return classifier_of(**{**options, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +74,7 @@ def test_the_training_images_are_not_in_the_file(saved, textures):
 
 def test_two_classes_with_phi_16_are_under_500_kb(tmp_path):
     images, labels = make_gaussians(60, 16, random_state=0)
-    LMFCNClassifier(latent_dim=16, epochs=1, passes=1, random_state=0).fit(images, labels).save(tmp_path / "m")
+    classifier_of(latent_dim=16, epochs=1, passes=1, random_state=0).fit(images, labels).save(tmp_path / "m")
     assert (tmp_path / "m").stat().st_size < 500_000
 
 

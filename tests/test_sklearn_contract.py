@@ -15,9 +15,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from lmfcn import LMFCNClassifier, make_gaussians
+from lmfcn import LMFCNClassifier, Recipe, make_gaussians
 from lmfcn.data.collection import ImageCollection
 from lmfcn.method.history import TrainingWarning
+from some_training import classifier_of
 
 NOT_MEANT_TO_HOLD = {
     # Convolutions in single precision add up in an order that depends on the size of the batch, so the last digits
@@ -27,7 +28,7 @@ NOT_MEANT_TO_HOLD = {
 
 
 @parametrize_with_checks(
-    [LMFCNClassifier(latent_dim=8, widths=(8,), epochs=1, passes=2, image_shape=(1, -1), device="cpu")],
+    [LMFCNClassifier(latent_dim=8, widths=(8,), epochs=1, recipe=Recipe(passes=2), image_shape=(1, -1), device="cpu")],
     expected_failed_checks=lambda _: NOT_MEANT_TO_HOLD,
 )
 @pytest.mark.filterwarnings("ignore::lmfcn.method.history.TrainingWarning")  # a handful of points may all be settled
@@ -38,7 +39,7 @@ def test_scikit_learns_own_checks(estimator, check):
 
 def quick(**changes) -> LMFCNClassifier:
     options = {"latent_dim": 4, "widths": (6,), "epochs": 1, "passes": 1, "random_state": 0, "device": "cpu"}
-    return LMFCNClassifier(**{**options, **changes})
+    return classifier_of(**{**options, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +94,7 @@ def test_clone_is_unfitted_with_the_same_parameters(estimator, X, data):
 
 
 def test_every_parameter_can_be_set(estimator):
-    for name in estimator.get_params():
+    for name in estimator.get_params(deep=False):
         value = object()
         assert estimator.set_params(**{name: value}).get_params()[name] is value
         assert getattr(estimator, name) is value
@@ -207,7 +208,6 @@ def test_names_of_the_latents_and_data_frames(data):
         ({"strategy": "all"}, "strategy must be one of 'joint', 'one-vs-all', got 'all'"),
         ({"refit": "yes"}, "refit must be one of True, False"),
         ({"class_weight": "heavy"}, "class_weight must be one of 'auto', 'balanced', None"),
-        ({"strategy": "one-vs-all", "n_jobs": 2, "on_epoch": print}, "on_epoch sees nothing of other processes"),
     ],
 )
 def test_bad_parameters(data, options, message):
@@ -224,7 +224,7 @@ def test_both_strategies_are_one_network_for_two_classes(textures):
 def test_one_vs_all_has_ten_epochs_per_class(data):
     fitted = quick(strategy="one-vs-all", epochs=None, widths=(3,), latent_dim=2).fit(*data)
     assert [history.column("epoch") for history in fitted.history_] == [list(range(6))] * 3
-    assert [history.column("epoch") for history in fitted.closing_history_] == [list(range(5, 11))] * 3
+    assert [history.column("epoch") for history in fitted.refit_history_] == [list(range(5, 11))] * 3
     assert len(fitted.best_epoch_) == 3
 
 

@@ -1,7 +1,7 @@
 """The scikit-learn face of the method: checks what it is given, then delegates."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -218,15 +218,16 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters; with `deep` also the values of the recipe, as `recipe__name`."""
         parameters: dict[str, Any] = super().get_params(deep=False)
-        if deep and (isinstance(self.recipe, Recipe) or self.recipe in RECIPES):
+        if deep and (isinstance(self.recipe, Recipe) or (isinstance(self.recipe, str) and self.recipe in RECIPES)):
             values = vars(find_recipe(self.recipe))
             parameters.update({f"recipe__{name}": value for name, value in values.items()})
         return parameters
 
     def set_params(self, **parameters: Any) -> "LMFCNClassifier":
         """Set parameters; `recipe__name` sets a value of the recipe."""
-        inner = {name.removeprefix("recipe__"): parameters.pop(name) for name in list(parameters) if "__" in name}
-        super().set_params(**parameters)
+        prefix = "recipe__"
+        inner = {name.removeprefix(prefix): value for name, value in parameters.items() if name.startswith(prefix)}
+        super().set_params(**{name: value for name, value in parameters.items() if not name.startswith(prefix)})
         if inner:
             self.recipe = change(self.recipe, inner)
         return self
@@ -322,6 +323,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
 
 
 def _checked_callbacks(callbacks: Any) -> tuple[Callback, ...]:
-    if isinstance(callbacks, Callback) or not all(isinstance(callback, Callback) for callback in callbacks):
+    found = tuple(callbacks) if isinstance(callbacks, Iterable) else (None,)
+    if not all(isinstance(callback, Callback) for callback in found):
         raise ValueError(f"callbacks must be a sequence of lmfcn.Callback objects, got {callbacks!r}.")
-    return tuple(callbacks)
+    return found

@@ -3,6 +3,7 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import torch
+from lmfcn.training.plan import resolved
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from torch.nn.functional import cross_entropy
@@ -16,7 +17,6 @@ from lmfcn.classifier import LMFCNClassifier
 from lmfcn.compute.encode import encode
 from lmfcn.method.history import TrainingError
 from lmfcn.method.network import TextureFCN
-from lmfcn.training.plan import resolved
 
 
 def quick(**changes) -> CNNClassifier:

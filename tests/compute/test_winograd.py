@@ -3,7 +3,7 @@ import pickle
 
 import pytest
 import torch
-from hypothesis import given, recipe
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.nn.functional import conv2d
@@ -42,7 +42,7 @@ def test_a_filter_with_a_single_one_shifts_the_image(row, column):
     torch.testing.assert_close(winograd(image, filters), around[:, :, row : row + 7, column : column + 6])
 
 
-@recipe(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=40)
 @given(
     sizes=st.tuples(*[st.integers(1, 4)] * 3, st.integers(1, 14), st.integers(1, 14)),
     room=st.sampled_from([1, 20_000, 2**22]),

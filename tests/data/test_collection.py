@@ -9,10 +9,10 @@ import tifffile
 from PIL import Image
 from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold, cross_val_score
 
-from lmfcn import LMFCNClassifier
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.image_files import CollectionError, ImageError
 from lmfcn.data.image_form import load_images
+from some_training import classifier_of
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def collection(folder):
 
 def quick(**changes):
     options = {"latent_dim": 4, "widths": (6, 8), "epochs": 1, "passes": 1, "random_state": 0, "device": "cpu"}
-    return LMFCNClassifier(**{**options, **changes})
+    return classifier_of(**{**options, **changes})
 
 
 def test_length_indexing_and_paths(collection, folder):

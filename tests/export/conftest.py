@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lmfcn import LMFCNClassifier
+from lmfcn import LMFCNClassifier, Recipe
 from lmfcn.data.framing import Preprocessing
 from lmfcn.data.image_form import ImageForm
 from lmfcn.export import export_onnx
@@ -11,7 +11,9 @@ from random_models import random_model
 @pytest.fixture(scope="session")
 def models(textures):
     """Every kind of labels, pixels, channels, framing and number of networks, in as few models as possible."""
-    fitted = LMFCNClassifier(latent_dim=4, widths=(6, 8), epochs=1, passes=1, random_state=0, device="cpu")
+    fitted = LMFCNClassifier(
+        latent_dim=4, widths=(6, 8), epochs=1, recipe=Recipe(passes=1), random_state=0, device="cpu"
+    )
     fitted.fit(textures[0], np.array(["coarse", "fine; größer"])[textures[1]])
     fitted.model_.form = ImageForm(1, "uint8", Preprocessing("grey", "crop", (24, 20)))
     rgb = ImageForm(3, "uint8", Preprocessing("rgb", "resize", (40, 32)))

@@ -91,7 +91,7 @@ def test_a_device_that_is_not_there_is_told_before_the_file_is_read(tmp_path):
 @on_devices
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"whiten": False, "class_weight": "balanced"}, {"strategy": "one-vs-all"}, {"preset": "paper", "epochs": 1}],
+    [{}, {"whiten": False, "class_weight": "balanced"}, {"strategy": "one-vs-all"}, {"recipe": "paper", "epochs": 1}],
     ids=str,
 )
 def test_training_goes_on_there_from_beginning_to_end(name, near, changes, tmp_path):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lmfcn import LMFCNClassifier
+from lmfcn import LMFCNClassifier, Recipe
 
 
 @pytest.fixture(scope="session")
@@ -12,6 +12,8 @@ def model_files(tmp_path_factory):
     for name, channels in (("grey", 1), ("rgb", 3)):
         strength = np.array([10, 60, 30])[y][:, None, None, None]
         X = (128 + strength * random.normal(0, 0.5, (24, 24, 24, channels))).clip(0, 255).astype(np.uint8)
-        classifier = LMFCNClassifier(latent_dim=4, widths=(6, 8), epochs=1, passes=1, random_state=0, device="cpu")
+        classifier = LMFCNClassifier(
+            latent_dim=4, widths=(6, 8), epochs=1, recipe=Recipe(passes=1), random_state=0, device="cpu"
+        )
         classifier.fit(X, np.array(["calm", "rough", "uneven"])[y]).save(folder / f"{name}.lmfcn")
     return folder

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from lmfcn import LMFCNClassifier, make_gaussians
+from lmfcn import make_gaussians
 from lmfcn.maps.texture_map import Box, MapGrid
+from some_training import classifier_of
 
 TINY = {"latent_dim": 4, "epochs": 1, "passes": 1, "random_state": 0, "device": "cpu"}
 
@@ -13,7 +14,7 @@ def fitted(channels=None, dtype=np.uint8, n_classes=2, **changes):
     )
     images = images.astype(dtype) * (257 if dtype == np.uint16 else 1)
     images = images / np.float32(255) if dtype == np.float32 else images
-    return LMFCNClassifier(**{**TINY, "widths": (6, 8), **changes}).fit(images, labels).model_
+    return classifier_of(**{**TINY, "widths": (6, 8), **changes}).fit(images, labels).model_
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +63,7 @@ def test_a_map_says_of_every_window_what_the_model_says_of_it_cut_out(model, siz
         {"widths": (4, 5, 6)},
         {"strategy": "one-vs-all", "n_classes": 3},
         {"keep_untrained": False},
-        {"preset": "paper"},
+        {"recipe": "paper"},
     ],
     ids=["one hidden layer", "three", "one-vs-all", "trained alone", "paper"],
 )

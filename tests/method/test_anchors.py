@@ -1,10 +1,10 @@
-"""How recipe reach steps 2 to 4."""
+"""Anchors by hand, by the rules of the paper, and as a recipe chooses them."""
 
 from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given, recipe
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
@@ -19,7 +19,7 @@ from lmfcn.method.anchors import (
 )
 from lmfcn.method.history import Stopwatch
 from lmfcn.method.kernel_svm import Margin, gamma_from_scale
-from lmfcn.recipe import PRESETS, Recipe
+from lmfcn.recipe import Recipe
 
 # Six images on a line at 0, 1, 3, 6, 10, 15; class 0 on the left. Image 2 is misclassified.
 PLACES = torch.tensor([0.0, 1.0, 3.0, 6.0, 10.0, 15.0])
@@ -120,7 +120,7 @@ def divided_images(draw):
     return distances, labels, support, misclassified, settled, draw(st.integers(1, 4))
 
 
-@recipe(deadline=None)
+@settings(deadline=None)
 @given(divided_images(), st.booleans())
 def test_agree_with_the_rules_of_the_paper(images, any_class):
     distances, labels, support, misclassified, settled, k = images
@@ -138,7 +138,7 @@ def test_agree_with_the_rules_of_the_paper(images, any_class):
         )
 
 
-@recipe(deadline=None)
+@settings(deadline=None)
 @given(divided_images())
 def test_anchors_of_any_class_are_equations_6_and_7(images):
     distances, labels, support, misclassified, _, k = images
@@ -147,7 +147,7 @@ def test_anchors_of_any_class_are_equations_6_and_7(images):
     assert as_dict(literal) == oracles.equation_7(z, misclassified.tolist(), k)
 
 
-@recipe(deadline=None)
+@settings(deadline=None)
 @given(divided_images(), st.randoms(use_true_random=False))
 def test_permuting_the_images_permutes_the_anchors(images, shuffler):
     distances, labels, support, _, settled, k = images
@@ -199,7 +199,7 @@ def test_stand_ins_serve_support_vectors_and_nobody_else():
 
 
 def test_without_stand_ins_a_class_without_settled_images_has_no_anchors():
-    anchors = chosen(stand_ins=False, support_loss="pull")
+    anchors = chosen(fallback_anchors=False, support_loss="pull")
     assert rows(anchors.support) == {3: [2, 1], 4: [], 5: [], 6: []}
     assert rows(anchors.correction) == {4: [5, 6]}
     assert anchors.n_without == 3 + 3
@@ -217,7 +217,7 @@ def test_a_comparison_needs_anchors_on_both_sides():
 
 
 def test_images_without_anchors_go_along_but_not_alone():
-    assert chosen(stand_ins=False, wr_close=0, sh_close=0, support_loss="pull").moved.tolist() == [3, 4, 5, 6]
+    assert chosen(fallback_anchors=False, wr_close=0, sh_close=0, support_loss="pull").moved.tolist() == [3, 4, 5, 6]
     nobody_settled = replace(MARGIN, support=torch.arange(7), settled=torch.arange(0))
     recipe = Recipe(wr_close=0, fallback_anchors=False)
     distances = (PLACES_latent_space[:, None] - PLACES_latent_space).abs()
@@ -254,45 +254,12 @@ def test_weights_and_balance_reach_the_svm():
 
 
 def test_losses_are_measured_in_the_chosen_unit():
-    space = surveyed(units="kernel")
+    space = surveyed(distance_units="kernel")
     assert space.loss_unit**2 == pytest.approx(space.decision.gamma)
-    assert surveyed(units="latent").loss_unit == 1.0
+    assert surveyed(distance_units="latent").loss_unit == 1.0
 
 
 def test_seconds_are_counted_under_their_step():
     clock = Stopwatch()
     survey(*drawn(), Recipe(), clock)
     assert set(clock.seconds) == {"svm", "anchors"}
-
-
-def test_the_paper_preset_is_the_paper_with_its_authors_constants():
-    assert PRESETS["paper"] == {
-        "closing_epochs": 0,
-        "latent_dim": 16,
-        "strategy": "one-vs-all",
-        "first_filters": "random",
-        "keep_untrained": False,
-        "C": 1.0,
-        "standardize": False,
-        "support_loss": "pull",
-        "units": "latent",
-        "correction_class": "any",
-        "anchor_weight": 1.0,
-        "head_weight": 0.0,
-        "views": "none",
-        "stand_ins": False,
-        "batch_size": "all",
-        "passes": 1,
-        "keep": "best",
-        "optimizer": "adadelta",
-        "learning_rate": 0.1,
-        "weight_decay": 0.1,
-        "prior_shift": 0.0,
-        "whiten": False,
-        "refit": False,
-    }
-    shape = ("latent_dim", "strategy", "first_filters", "keep_untrained")
-    paper = Recipe(**{name: value for name, value in PRESETS["paper"].items() if name not in shape})
-    assert (paper.sv_close, paper.wr_close, paper.sh_close, paper.epochs) == (5, 1, 0, 15)
-    assert (paper.distance, paper.gamma, paper.gamma_factor) == ("squared", "scale", 1.0)
-    assert Recipe().correction_class == "own"

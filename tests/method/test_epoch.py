@@ -11,7 +11,8 @@ from lmfcn.method.epoch import Problem, Training
 from lmfcn.method.history import TrainingError
 from lmfcn.method.kernel_svm import balanced_accuracy, class_numbers
 from lmfcn.training.final_svm import ALWAYS, Rule, fit_final_svm
-from some_training import QUICK, measured, problem_of, training_of
+from lmfcn.training.phases import _JudgeByFinalSVM
+from some_training import QUICK, EachEpoch, measured, problem_of, training_of
 
 CPU = torch.device("cpu")
 
@@ -57,82 +58,83 @@ def test_the_record_tells_what_the_latent_space_shows(textures):
     assert record.latent_spread == pytest.approx(features.var(dim=0, correction=0).mean().sqrt().item(), rel=1e-4)
 
 
-def test_the_kept_network_and_svm_reproduce_the_kept_score(textures):
+def test_the_selected_network_and_svm_reproduce_the_selected_score(textures):
     problem = problem_of(textures)
     training = training_of(problem)
     training.run()
-    kept = training.kept
-    scores = kept.decision.scores(encode(kept.network, problem.validation_images, CPU))
+    selected = training.selected
+    scores = selected.decision.scores(encode(selected.network, problem.validation_images, CPU))
     score = balanced_accuracy(problem.validation_labels, class_numbers(scores))
-    assert score == kept.score == training.history[kept.epoch].validation_balanced_accuracy
-    assert len(kept.support) == training.history[kept.epoch].n_support
+    assert score == selected.score == training.history[selected.epoch].validation_balanced_accuracy
+    assert len(selected.support) == training.history[selected.epoch].n_support
 
 
-def test_epochs_are_judged_by_what_the_last_svm_would_make_of_them(textures):
-    # The labels are drawn, so nothing but what stands beside the latents tells them.
+def test_epochs_are_judged_by_an_svm_like_the_final_one(textures):
+    # The labels are drawn, so only the features of the untrained network can predict them.
     images, labels = textures[0][..., None], torch.from_numpy(np.random.default_rng(0).permutation(textures[1]))
     noise = torch.rand(len(labels), 3, generator=torch.Generator().manual_seed(0))
-    beside = labels[:, None] + noise
-    problem = Problem(images[:20], labels[:20], images[20:], labels[20:], None, beside[:20], beside[20:])
+    untrained = labels[:, None] + noise
+    problem = Problem(images[:20], labels[:20], images[20:], labels[20:])
     recipe = replace(QUICK, whiten=True)
-    training = training_of(problem, recipe)
+    judge = _JudgeByFinalSVM(recipe, problem.labels, None, untrained[:20], untrained[20:])
+    training = training_of(problem, recipe, judge=judge)
     training.run()
-    network, kept = training.kept.network, training.kept
-    seen = torch.cat([beside[:20], encode(network, images[:20], CPU)], dim=1)
-    nobody = torch.full_like(problem.labels, ALWAYS)
-    judge = fit_final_svm(seen, problem.labels, nobody, recipe, [Rule(recipe.C, whiten=True)]).decision
+    network, selected = training.selected.network, training.selected
+    seen = torch.cat([untrained[:20], encode(network, images[:20], CPU)], dim=1)
+    in_no_fold = torch.full_like(problem.labels, ALWAYS)
+    final = fit_final_svm(seen, problem.labels, in_no_fold, recipe, [Rule(recipe.C, whiten=True)]).decision
     found = encode(network, images[20:], CPU)
     score, own_score = (
         balanced_accuracy(labels[20:], class_numbers(decision.scores(latents)))
-        for decision, latents in ((judge, torch.cat([beside[20:], found], dim=1)), (kept.decision, found))
+        for decision, latents in ((final, torch.cat([untrained[20:], found], dim=1)), (selected.decision, found))
     )
-    assert score == kept.score == training.history[kept.epoch].validation_balanced_accuracy
+    assert score == selected.score == training.history[selected.epoch].validation_balanced_accuracy
     assert score > own_score + 0.2
 
 
-def test_the_kept_decision_gives_the_training_decisions_of_its_epoch(textures):
+def test_the_selected_decision_gives_the_training_decisions_of_its_epoch(textures):
     problem, spaces = problem_of(textures), []
-    training = training_of(problem, observe=lambda _, space: spaces.append(space))
+    training = training_of(problem, callbacks=[EachEpoch(lambda _, space: spaces.append(space))])
     training.run()
-    kept, space = training.kept, spaces[training.kept.epoch]
-    wrong = class_numbers(kept.decision.scores(encode(kept.network, problem.images, CPU))) != problem.labels
+    selected, space = training.selected, spaces[training.selected.epoch]
+    wrong = class_numbers(selected.decision.scores(encode(selected.network, problem.images, CPU))) != problem.labels
     assert wrong.nonzero()[:, 0].tolist() == space.margin.misclassified.tolist()
 
 
-def test_kept_weights_are_a_copy(textures):
+def test_selected_weights_are_a_copy(textures):
     training = training_of(problem_of(textures))
     training.train_epoch(0)
-    kept, trained = training.kept.network, training.network
-    assert kept is not trained
-    first = kept.features[0].weight, trained.features[0].weight
+    selected, trained = training.selected.network, training.network
+    assert selected is not trained
+    first = selected.features[0].weight, trained.features[0].weight
     assert not torch.equal(*first)
     untrained = training_of(problem_of(textures)).network.features[0].weight
     assert torch.equal(first[0], untrained)
 
 
 @pytest.mark.parametrize(
-    ("scores", "kept"), [([0.6, 0.8, 0.8, 0.7], 1), ([0.9, 0.8, 0.9, 0.9], 0), ([0.5, 0.6, 0.7, 0.8], 3)]
+    ("scores", "selected"), [([0.6, 0.8, 0.8, 0.7], 1), ([0.9, 0.8, 0.9, 0.9], 0), ([0.5, 0.6, 0.7, 0.8], 3)]
 )
-def test_best_validation_epoch_is_kept_the_earlier_on_a_tie(textures, monkeypatch, scores, kept):
+def test_best_validation_epoch_is_selected_the_earlier_on_a_tie(textures, monkeypatch, scores, selected):
     given = iter(scores)
     monkeypatch.setattr(Training, "_validation_score", lambda *_: next(given))
     training = training_of(problem_of(textures), replace(QUICK, epoch_selection="best"))
     training.run()
-    assert training.kept.epoch == kept
+    assert training.selected.epoch == selected
 
 
 @pytest.mark.parametrize(
-    ("scores", "kept"),
+    ("scores", "selected"),
     # One standard error of 0.8 among 16 images is 0.1, and none of 1.0 at all.
     [([0.6, 0.8, 0.8, 0.71], 3), ([0.6, 0.8, 0.71, 0.69], 2), ([0.9, 0.99, 1.0, 0.99], 2), ([1.0, 1.0, 1.0, 1.0], 3)],
 )
-def test_the_latest_epoch_that_is_about_as_good_as_the_best_is_kept(textures, monkeypatch, scores, kept):
+def test_the_latest_epoch_that_is_about_as_good_as_the_best_is_selected(textures, monkeypatch, scores, selected):
     given = iter(scores)
     monkeypatch.setattr(Training, "_validation_score", lambda *_: next(given))
     problem = replace(problem_of(textures), validation_labels=torch.arange(16) % 2)
-    training = training_of(problem, replace(QUICK, epoch_selection="latest"))
+    training = training_of(problem, replace(QUICK, epoch_selection="one-se"))
     training.run()
-    assert training.kept.epoch == kept
+    assert training.selected.epoch == selected
 
 
 def test_the_standard_error_of_unequal_classes(textures):
@@ -141,15 +143,15 @@ def test_the_standard_error_of_unequal_classes(textures):
     assert error == pytest.approx((0.2 * 0.8 / 9 + 0.2 * 0.8 / 1) ** 0.5 / 2)  # of the mean of two recalls
 
 
-def test_without_validation_images_the_last_epoch_is_kept(textures):
+def test_without_validation_images_the_last_epoch_is_selected(textures):
     training = training_of(problem_of(textures, validate=False))
     training.run()
-    assert training.kept.epoch == 3
+    assert training.selected.epoch == 3
     assert training.history.column("validation_balanced_accuracy") == [None] * 4
 
 
 @pytest.mark.parametrize(
-    "settings",
+    "recipe",
     [
         QUICK,
         replace(
@@ -170,9 +172,11 @@ def test_same_seed_same_history_and_same_weights_bit_for_bit(textures, recipe):
     assert measured(one.history) == measured(same.history)
     assert all(
         torch.equal(a, b)
-        for a, b in zip(one.kept.network.state_dict().values(), same.kept.network.state_dict().values(), strict=True)
+        for a, b in zip(
+            one.selected.network.state_dict().values(), same.selected.network.state_dict().values(), strict=True
+        )
     )
-    assert torch.equal(one.kept.decision.coefficients, same.kept.decision.coefficients)
+    assert torch.equal(one.selected.decision.coefficients, same.selected.decision.coefficients)
     assert measured(one.history) != measured(other.history)
 
 
@@ -247,7 +251,7 @@ def test_no_anchor_for_anyone_ends_training_with_a_warning(textures):
     assert re.search(r"ended in epoch 0: none of the 20 images .* allowed anchor .*larger C", message)
     assert len(training.history) == 1
     assert training.history[0].n_without_anchor == 20
-    assert training.kept.epoch == 0
+    assert training.selected.epoch == 0
 
 
 def test_nothing_left_to_correct_ends_training_with_a_warning(textures):

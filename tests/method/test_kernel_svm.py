@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, recipe
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import rbf_kernel as trusted_kernel
 from sklearn.svm import SVC
@@ -69,7 +69,7 @@ points_strategy = st.integers(1, 5).flatmap(
 )
 
 
-@recipe(deadline=None)
+@settings(deadline=None)
 @given(points_strategy)
 def test_distances_agree_with_loops_and_a_trusted_kernel(points):
     latents = torch.tensor(points, dtype=torch.float32)
@@ -98,7 +98,7 @@ def test_gamma_by_hand():
     assert gamma_from_scale(torch.tensor([[0.0, 2.0], [0.0, 2.0]]), factor=3.0) == pytest.approx(1.5)
 
 
-@recipe(deadline=None)
+@settings(deadline=None)
 @given(points_strategy.filter(lambda points: len({entry for point in points for entry in point}) > 1))
 def test_gamma_agrees_with_loops_and_follows_the_scale(points):
     latents = torch.tensor(points, dtype=torch.float64)
@@ -156,7 +156,7 @@ def test_six_points_by_hand():
     assert sorted(margin.support.tolist() + margin.settled.tolist()) == list(range(6))
 
 
-@recipe(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=80)
 @given(st.integers(0, 10_000), st.integers(4, 40), st.sampled_from([0.1, 1.0, 10.0, 1000.0]), st.integers(2, 4))
 def test_misclassified_images_are_support_vectors_and_the_sets_divide_all(seed, n, C, n_classes):
     random = np.random.default_rng(seed)

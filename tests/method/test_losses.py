@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, recipe
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
@@ -28,13 +28,13 @@ def test_contrast_by_hand():
     # Image 1 has own anchors at mean squared distance 13 and other ones at 2; image 2: 4 and 18.
     other = (MOVED, torch.tensor([[[1.0, 1.0]], [[4.0, 4.0]]]), torch.tensor([[True], [True]]))
     expected = (math.log1p(math.exp(0.5 * (13 - 2) + 1)) + math.log1p(math.exp(0.5 * (4 - 18) + 1))) / 2
-    assert contrast_loss((MOVED, ANCHORS, VALID), other, sharpness=0.5).item() == pytest.approx(expected, rel=1e-5)
+    assert contrast_loss((MOVED, ANCHORS, VALID), other, scale=0.5).item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_contrast_needs_anchors_on_both_sides():
     own = (MOVED, ANCHORS, torch.tensor([[True, True], [False, False]]))
     other = (MOVED, ANCHORS, torch.tensor([[False, False], [True, True]]))
-    assert contrast_loss(own, other, sharpness=1.0).item() == 0.0
+    assert contrast_loss(own, other, scale=1.0).item() == 0.0
 
 
 @st.composite
@@ -54,7 +54,7 @@ def as_points(moved, anchors, valid):
     return points, {i: [m + i * k + j for j in range(k) if valid[i, j]] for i in range(m)}
 
 
-@recipe(deadline=None)
+@settings(deadline=None)
 @given(pairs())
 def test_losses_agree_with_loops(drawn):
     points, chosen = as_points(*drawn)
@@ -65,7 +65,7 @@ def test_losses_agree_with_loops(drawn):
     assert separation_loss(*drawn).item() == pytest.approx(oracles.separation_loss(points, chosen))
 
 
-@recipe(deadline=None)
+@settings(deadline=None)
 @given(pairs(), st.integers(0, 1000))
 def test_contrast_agrees_with_loops(own, seed):
     generator = torch.Generator().manual_seed(seed)

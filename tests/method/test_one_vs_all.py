@@ -44,12 +44,12 @@ def test_results_come_in_order_and_bit_for_bit(problem, jobs):
     assert len(seen) == 3
     assert torch.get_num_threads() == threads
     for one, other in zip(results, expected, strict=True):
-        assert torch.equal(one.kept.network.features[0].weight, other.kept.network.features[0].weight)
+        assert torch.equal(one.selected.network.features[0].weight, other.selected.network.features[0].weight)
         assert one.history.column("n_support") == other.history.column("n_support")
 
 
 def test_messages_and_errors_name_the_network(problem):
-    stuck = {"Class 'a'": partial(make, *problem, C=1e-6, wr_close=0, stand_ins=False, head_weight=0.0)}
+    stuck = {"Class 'a'": partial(make, *problem, C=1e-6, wr_close=0, fallback_anchors=False, head_weight=0.0)}
     (trained,) = train_side_by_side(stuck, lambda _: None, workers=Workers(), n_threads=1)
     assert trained.message.startswith("Class 'a': Training ended in epoch 0")
     same = {"Class 'b'": partial(make, np.zeros((8, 8, 8, 1), np.uint8), torch.arange(8) % 2)}

@@ -11,7 +11,7 @@ from few_images import TwoSizes, some_images
 from lmfcn import make_gaussians
 from lmfcn.compute.encode import convolutions_in, encode, to_batch
 from lmfcn.method.anchors import survey
-from lmfcn.method.backpropagation import Descent, Views
+from lmfcn.method.backpropagation import Augmentation, Descent
 from lmfcn.method.epoch import Problem, Training
 from lmfcn.method.history import Stopwatch
 from lmfcn.method.network import TextureFCN
@@ -111,11 +111,12 @@ def test_bfloat16_stays_bfloat16_when_gradients_are_computed_later(random):
         assert float((found - gradient).norm()) <= 0.1 * float(gradient.norm())
 
 
-def test_views_of_parts_are_those_of_the_whole(generator):
+def test_augmented_parts_are_parts_of_the_augmented_batch(generator):
     batch = torch.rand(11, 2, 4, 4)
-    views = Views(11, "turns", generator, square=True)
+    augmentation = Augmentation(11, "dihedral", generator, square=True)
     parts = [slice(0, 5), slice(5, 6), slice(6, 11)]
-    assert torch.equal(torch.cat([views.show(batch[part], part) for part in parts]), views.show(batch))
+    in_parts = torch.cat([augmentation.apply(batch[part], part) for part in parts])
+    assert torch.equal(in_parts, augmentation.apply(batch))
 
 
 def test_memory_of_an_image_by_hand():
@@ -139,7 +140,7 @@ def descended(images, labels, recipe, map_bytes):
 
 @pytest.mark.parametrize("n_fitting", [1, 7, 39])
 @pytest.mark.parametrize(
-    "settings", [PAPER, replace(PAPER, augmentation="turns", head_weight=1.0)], ids=["paper", "turns"]
+    "recipe", [PAPER, replace(PAPER, augmentation="dihedral", head_weight=1.0)], ids=["paper", "dihedral"]
 )
 @pytest.mark.parametrize("sizes", ["one size", "two sizes"])
 def test_an_epoch_takes_the_same_steps_within_less_memory(sizes, recipe, n_fitting, random):
@@ -178,10 +179,10 @@ def test_a_training_in_pieces_ends_where_the_other_one_does():
     for name in ("n_backpropagated", "n_support", "n_misclassified"):
         assert whole.history.column(name) == pieces.history.column(name)
     np.testing.assert_allclose(pieces.history.column("support_loss"), whole.history.column("support_loss"), rtol=1e-3)
-    for name, value in whole.kept.network.state_dict().items():
-        torch.testing.assert_close(pieces.kept.network.state_dict()[name], value, rtol=1e-3, atol=1e-4)
+    for name, value in whole.selected.network.state_dict().items():
+        torch.testing.assert_close(pieces.selected.network.state_dict()[name], value, rtol=1e-3, atol=1e-4)
 
 
 def test_pieces_give_the_same_bits_every_time():
-    one, other = (trained(10**4).kept.network.state_dict() for _ in range(2))
+    one, other = (trained(10**4).selected.network.state_dict() for _ in range(2))
     assert all(torch.equal(value, other[name]) for name, value in one.items())

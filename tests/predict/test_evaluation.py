@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lmfcn import LMFCNClassifier
+from lmfcn import LMFCNClassifier, Recipe
 from lmfcn.data.collection import ImageCollection
 from lmfcn.predict.evaluation import (
     balanced_recall,
@@ -51,7 +51,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
 
 @pytest.fixture(scope="module")
 def fitted(textures):
-    return LMFCNClassifier(epochs=1, latent_dim=2, widths=(4,), passes=1, random_state=0).fit(*textures)
+    return LMFCNClassifier(epochs=1, latent_dim=2, widths=(4,), recipe=Recipe(passes=1), random_state=0).fit(*textures)
 
 
 def test_everything_by_hand(fitted):
@@ -97,7 +97,9 @@ def test_training_images_are_recognised(fitted, textures):
 def test_training_images_are_recognised_in_a_collection_with_a_color(random):
     pixels = random.integers(0, 256, (12, 20, 20, 3), dtype=np.uint8)
     train = ImageCollection(pixels, np.arange(12) % 2, color="rgb").resized(12)
-    model = LMFCNClassifier(epochs=1, latent_dim=2, widths=(4,), passes=1, random_state=0).fit(train).model_
+    model = (
+        LMFCNClassifier(epochs=1, latent_dim=2, widths=(4,), recipe=Recipe(passes=1), random_state=0).fit(train).model_
+    )
     assert count_training_images(model, ImageCollection(pixels[:5], color="rgb")) == 5
 
 

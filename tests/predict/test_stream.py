@@ -7,14 +7,18 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lmfcn import LMFCNClassifier
+from lmfcn import LMFCNClassifier, Recipe
 from lmfcn.predict import stream
 from lmfcn.predict.stream import FilePrediction, find_images, predict_paths, stream_predictions
 
 
 @pytest.fixture(scope="module")
 def model(textures):
-    return LMFCNClassifier(epochs=1, latent_dim=2, widths=(4,), passes=1, random_state=0).fit(*textures).model_
+    return (
+        LMFCNClassifier(epochs=1, latent_dim=2, widths=(4,), recipe=Recipe(passes=1), random_state=0)
+        .fit(*textures)
+        .model_
+    )
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import httpx
 import numpy as np
 import pytest
 
-from lmfcn import LMFCNClassifier, make_gaussians
+from lmfcn import LMFCNClassifier, Recipe, make_gaussians
 from lmfcn.explain.gallery import Gallery, save_gallery
 from lmfcn.serve.app import make_app
 from serving import running
@@ -18,7 +18,9 @@ def fitted(tmp_path_factory):
     """A small model of two kinds of noise with its gallery, both also as files, and some new images."""
     images, numbers = make_gaussians(16, 32, random_state=0, stds=(60, 10))
     labels = CLASSES[numbers]
-    classifier = LMFCNClassifier(epochs=1, passes=1, latent_dim=4, widths=(6, 8), random_state=0).fit(images, labels)
+    classifier = LMFCNClassifier(epochs=1, recipe=Recipe(passes=1), latent_dim=4, widths=(6, 8), random_state=0).fit(
+        images, labels
+    )
     names = [f"{label}/{i}.png" for i, label in enumerate(labels)]
     gallery = Gallery.of(classifier, images, labels, names)
     path = tmp_path_factory.mktemp("model") / "noise.lmfcn"

@@ -159,11 +159,11 @@ def test_deep_and_many_channel_images_arrive_as_they_are(pixels, form):
 
 def test_images_are_brought_to_the_form_of_the_model(random):
     colour = random.integers(0, 256, (40, 30, 3)).astype(np.uint8)
-    frame = Frame(color="grey", fit="resize", size=(16, 16))
+    frame = Preprocessing(color="grey", fit="resize", size=(16, 16))
     found = decode_upload(Upload("a.png", content(colour)), ImageForm(1, "uint8", frame), LIMITS)
     assert found.shape == (16, 16, 1)
     grey = random.integers(0, 256, (16, 16)).astype(np.uint8)
-    found = decode_upload(Upload("a.png", content(grey)), ImageForm(3, "uint8", Frame(color="rgb")), LIMITS)
+    found = decode_upload(Upload("a.png", content(grey)), ImageForm(3, "uint8", Preprocessing(color="rgb")), LIMITS)
     assert np.array_equal(found, np.repeat(grey[..., None], 3, axis=2))
 
 

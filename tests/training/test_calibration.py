@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, recipe
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
@@ -65,7 +65,7 @@ def test_scores_that_say_nothing_or_the_opposite_give_even_probabilities():
     assert math.isfinite(fit_inverse_temperature(equal, labels))
 
 
-@recipe(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=100)
 @given(st.lists(st.lists(st.floats(-1e3, 1e3), min_size=3, max_size=3), min_size=1, max_size=5), st.floats(1e-3, 1e3))
 def test_the_order_of_scores_survives(rows, factor):
     scores = torch.tensor(rows, dtype=torch.float64)

@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 import torch
 
-from lmfcn import LMFCNClassifier, make_gaussians
+from lmfcn import Callback, LMFCNClassifier, make_gaussians
 from lmfcn.compute.resources import ThreadCounts, use_threads
 from lmfcn.data.collection import ImageCollection
 from lmfcn.method.epoch import Training
 from lmfcn.method.history import TrainingWarning
 from lmfcn.training.checkpoints import Checkpoints, restore_training, training_state
 from lmfcn.util.tensor_files import FileError
-from some_training import QUICK, measured, problem_of, training_of
+from some_training import QUICK, EachEpoch, classifier_of, measured, problem_of, training_of
 
 PAPER = replace(QUICK, support_loss="pull", distance_units="latent", batch_size="all", optimizer="adadelta")
 
@@ -33,7 +33,7 @@ def stopped(textures, recipe, n_epochs):
     return {name: tensor.clone() for name, tensor in tensors.items()}, values
 
 
-@pytest.mark.parametrize("settings", [QUICK, PAPER], ids=["adamw", "adadelta"])
+@pytest.mark.parametrize("recipe", [QUICK, PAPER], ids=["adamw", "adadelta"])
 @pytest.mark.parametrize("n_epochs", [1, 2, 4])
 def test_a_restored_training_ends_as_one_that_was_never_stopped(textures, recipe, n_epochs):
     whole = training_of(problem_of(textures), recipe)
@@ -44,13 +44,13 @@ def test_a_restored_training_ends_as_one_that_was_never_stopped(textures, recipe
     assert resumed.finished is (n_epochs == 4)
     resumed.run()
     assert measured(resumed.history) == measured(whole.history)
-    assert resumed.kept.epoch == whole.kept.epoch
+    assert resumed.selected.epoch == whole.selected.epoch
     for network in ("network", "kept.network"):
         ours, theirs = (training_state(training)[0] for training in (resumed, whole))
         names = [name for name in theirs if name.startswith(network)]
         assert names
         assert all(torch.equal(ours[name], theirs[name]) for name in names)
-    ours, theirs = resumed.kept.decision.tensors(), whole.kept.decision.tensors()
+    ours, theirs = resumed.selected.decision.tensors(), whole.selected.decision.tensors()
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
@@ -64,17 +64,17 @@ def test_the_state_holds_the_optimisers_memory(textures):
 def test_an_interrupted_epoch_leaves_no_trace(textures, monkeypatch):
     training = training_of(problem_of(textures))
     training.history.append(training.train_epoch(0)[0])
-    kept = training.kept
+    selected = training.selected
     monkeypatch.setattr(training.descent, "back_propagate", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         training.run()
-    assert training.kept is kept
+    assert training.selected is selected
     assert len(training.history) == 1
 
 
 def quick(**changes) -> LMFCNClassifier:
     options = {"latent_dim": 4, "widths": (6, 8), "epochs": 3, "passes": 2, "random_state": 0, "device": "cpu"}
-    return LMFCNClassifier(**{**options, **changes})
+    return classifier_of(**{**options, **changes})
 
 
 def three_classes():
@@ -86,7 +86,7 @@ def same(one: LMFCNClassifier, other: LMFCNClassifier) -> bool:
     """Whether two fits ended at the same model and the same history, bit for bit."""
 
     def told(classifier):
-        phases = [classifier.history_, classifier.closing_history_ or []]
+        phases = [classifier.history_, classifier.refit_history_ or []]
         histories = [history for phase in phases for history in (phase if isinstance(phase, list) else [phase])]
         records = [asdict(record) for history in histories for record in history]
         return [{name: entry[name] for name in entry if not name.startswith("seconds")} for entry in records]
@@ -100,16 +100,16 @@ class Stop(Exception):  # noqa: N818
     pass
 
 
-def stop_after(n_calls: int):
-    """An observer that raises in the epoch after so many."""
-    calls = []
+def stop_after(n_epochs: int, error: type[BaseException] = Stop) -> list[Callback]:
+    """A callback, as `fit` takes it, that raises in the epoch after so many."""
+    epochs = []
 
-    def observe(*_):
-        calls.append(1)
-        if len(calls) > n_calls:
-            raise Stop
+    def count(*_):
+        epochs.append(1)
+        if len(epochs) > n_epochs:
+            raise error
 
-    return observe
+    return [EachEpoch(count)]
 
 
 @pytest.mark.parametrize("strategy", ["joint", "one-vs-all"])
@@ -118,7 +118,7 @@ def test_a_stopped_fit_goes_on_and_ends_the_same(tmp_path, strategy, n_epochs):
     data = three_classes()
     whole = quick(strategy=strategy).fit(*data)
     with contextlib.suppress(Stop):
-        quick(strategy=strategy, checkpoint_dir=tmp_path, on_epoch=stop_after(n_epochs)).fit(*data)
+        quick(strategy=strategy, checkpoint_dir=tmp_path).fit(*data, callbacks=stop_after(n_epochs))
     assert same(quick(strategy=strategy, checkpoint_dir=tmp_path).fit(*data), whole)
     assert list(tmp_path.glob("*.part")) == []
 
@@ -126,7 +126,7 @@ def test_a_stopped_fit_goes_on_and_ends_the_same(tmp_path, strategy, n_epochs):
 def test_a_finished_fit_is_not_run_again(tmp_path, textures):
     first = quick(checkpoint_dir=tmp_path).fit(*textures)
     epochs = []
-    again = quick(checkpoint_dir=tmp_path, on_epoch=lambda *_: epochs.append(1)).fit(*textures)
+    again = quick(checkpoint_dir=tmp_path).fit(*textures, callbacks=[EachEpoch(lambda *_: epochs.append(1))])
     assert epochs == []
     assert same(first, again)
 
@@ -195,7 +195,7 @@ def test_one_network_goes_on_with_the_threads_that_it_was_started_with(tmp_path,
     with use_threads(3):
         whole = quick().fit(*textures)
         with pytest.raises(Stop):
-            quick(checkpoint_dir=tmp_path, on_epoch=stop_after(1)).fit(*textures)
+            quick(checkpoint_dir=tmp_path).fit(*textures, callbacks=stop_after(1))
     with (
         use_threads(1),
         pytest.warns(TrainingWarning, match=r"started with 3 threads, and goes on .* of 1 thread: bits"),
@@ -206,7 +206,7 @@ def test_one_network_goes_on_with_the_threads_that_it_was_started_with(tmp_path,
 
 def test_a_run_that_has_saved_no_network_takes_the_threads_of_now(tmp_path, textures):
     with use_threads(3), pytest.raises(Stop):
-        quick(checkpoint_dir=tmp_path, on_epoch=stop_after(0)).fit(*textures)
+        quick(checkpoint_dir=tmp_path).fit(*textures, callbacks=stop_after(0))
     for path in tmp_path.glob("network-*"):
         path.unlink()
     with use_threads(1):
@@ -216,7 +216,7 @@ def test_a_run_that_has_saved_no_network_takes_the_threads_of_now(tmp_path, text
 
 def test_a_folder_of_an_older_version_goes_on_and_gets_the_threads_of_now(tmp_path, textures):
     with pytest.raises(Stop):
-        quick(checkpoint_dir=tmp_path, on_epoch=stop_after(1)).fit(*textures)
+        quick(checkpoint_dir=tmp_path).fit(*textures, callbacks=stop_after(1))
     run = json.loads((tmp_path / "run.json").read_text())
     threads = run.pop("threads")
     (tmp_path / "run.json").write_text(json.dumps(run))
@@ -233,7 +233,7 @@ def test_damaged_numbers_of_threads_are_noticed(tmp_path, threads):
 
 def test_an_open_seed_is_that_of_the_run_in_the_folder(tmp_path, textures):
     with pytest.raises(Stop):
-        quick(random_state=None, checkpoint_dir=tmp_path, on_epoch=stop_after(1)).fit(*textures)
+        quick(random_state=None, checkpoint_dir=tmp_path).fit(*textures, callbacks=stop_after(1))
     resumed = quick(random_state=None, checkpoint_dir=tmp_path).fit(*textures)
     again = quick(random_state=np.random.default_rng(), checkpoint_dir=tmp_path).fit(*textures)
     assert same(resumed, again)
@@ -273,7 +273,8 @@ def test_another_version_is_noticed_and_refused(tmp_path, textures):
 
 def test_what_does_not_change_the_result_may_change(tmp_path, textures):
     first = quick(checkpoint_dir=tmp_path).fit(*textures)
-    assert same(quick(checkpoint_dir=str(tmp_path), n_jobs=2, on_epoch=print, verbose=True).fit(*textures), first)
+    again = quick(checkpoint_dir=str(tmp_path), n_jobs=2, verbose=True).fit(*textures, callbacks=[EachEpoch(print)])
+    assert same(again, first)
 
 
 def test_a_damaged_folder_is_named(tmp_path, textures):
@@ -317,7 +318,7 @@ def test_a_run_that_never_started_does_not_block_the_folder(tmp_path, textures):
     with pytest.raises(ValueError, match="class_weight names labels"):
         quick(checkpoint_dir=tmp_path, class_weight={7: 2.0}).fit(*textures)
     with pytest.raises(Stop):
-        quick(checkpoint_dir=tmp_path, epochs=7, on_epoch=stop_after(0)).fit(*textures)
+        quick(checkpoint_dir=tmp_path, epochs=7).fit(*textures, callbacks=stop_after(0))
     quick(checkpoint_dir=tmp_path, class_weight={1: 2.0}).fit(*textures)
 
 
@@ -328,64 +329,56 @@ def test_collections_and_rows_go_on_too(tmp_path, textures):
         ("rows", (images.reshape(len(images), -1), labels), {"image_shape": (16, 16)}),
     ):
         with pytest.raises(Stop):
-            quick(checkpoint_dir=tmp_path / name, on_epoch=stop_after(1), **options).fit(*data)
+            quick(checkpoint_dir=tmp_path / name, **options).fit(*data, callbacks=stop_after(1))
         assert same(quick(checkpoint_dir=tmp_path / name, **options).fit(*data), quick(**options).fit(*data))
 
 
 def test_progress_counts_what_was_done_before(tmp_path, textures, capsys):
     with pytest.raises(Stop):
-        quick(checkpoint_dir=tmp_path, on_epoch=stop_after(2)).fit(*textures)
+        quick(checkpoint_dir=tmp_path).fit(*textures, callbacks=stop_after(2))
     quick(checkpoint_dir=tmp_path, verbose=True).fit(*textures)
     shown = capsys.readouterr().err
     assert "3/3" in shown  # epochs 0 to 2 with validation images held out
     assert "2/2" in shown  # epochs 2 and 3 with all images
 
 
-def interrupt_after(n_calls: int):
-    stop = stop_after(n_calls)
-
-    def observe(*_):
-        try:
-            stop()
-        except Stop:
-            raise KeyboardInterrupt from None
-
-    return observe
+def interrupt_after(n_epochs: int) -> list[Callback]:
+    return stop_after(n_epochs, KeyboardInterrupt)
 
 
-def test_ctrl_c_keeps_an_epoch(textures):
-    with pytest.warns(TrainingWarning, match=r"Interrupted after epoch 1; epoch \d is kept. Give checkp"):
-        classifier = quick(on_epoch=interrupt_after(1)).fit(*textures)
+def test_ctrl_c_selects_an_epoch(textures):
+    with pytest.warns(TrainingWarning, match=r"Interrupted after epoch 1; epoch \d is selected. Give checkp"):
+        classifier = quick().fit(*textures, callbacks=interrupt_after(1))
     assert classifier.interrupted_
     assert classifier.model_.record["interrupted"] is True
     assert len(classifier.history_) == 2
-    assert classifier.closing_history_ is None
+    assert classifier.refit_history_ is None
     assert classifier.best_epoch_ <= 1
     assert classifier.predict(textures[0]).shape == (32,)
 
 
-def test_ctrl_c_among_the_closing_epochs_keeps_the_last_of_them(textures):
-    with pytest.warns(TrainingWarning, match=r"Interrupted after epoch 4; epoch 4 is kept."):
-        classifier = quick(epochs=6, closing_epochs=3, on_epoch=interrupt_after(5)).fit(*textures)
+def test_ctrl_c_among_the_refit_epochs_selects_the_last_of_them(textures):
+    with pytest.warns(TrainingWarning, match=r"Interrupted after epoch 4; epoch 4 is selected."):
+        classifier = quick(epochs=6, refit_epochs=3).fit(*textures, callbacks=interrupt_after(5))
     assert classifier.history_.column("epoch") == [0, 1, 2, 3]
-    assert classifier.closing_history_.column("epoch") == [3, 4]
+    assert classifier.refit_history_.column("epoch") == [3, 4]
     assert classifier.interrupted_
     assert classifier.predict(textures[0]).shape == (32,)
 
 
-def test_ctrl_c_in_the_first_closing_epoch_keeps_what_there_was(textures, tmp_path, monkeypatch):
+def test_ctrl_c_in_the_first_refit_epoch_leaves_the_selected_epoch(textures, tmp_path, monkeypatch):
     train_epoch = Training.train_epoch
 
     def interrupted(self, epoch):
-        if self.n_before:
+        if self.first_epoch:
             raise KeyboardInterrupt
         return train_epoch(self, epoch)
 
     with monkeypatch.context() as patch:
         patch.setattr(Training, "train_epoch", interrupted)
-        with pytest.warns(TrainingWarning, match=r"Interrupted after epoch 2; epoch \d is kept. To go on"):
+        with pytest.warns(TrainingWarning, match=r"Interrupted after epoch 2; epoch \d is selected. To go on"):
             classifier = quick(epochs=4, checkpoint_dir=tmp_path).fit(*textures)
-    assert classifier.closing_history_ is None
+    assert classifier.refit_history_ is None
     assert classifier.n_iter_ == 2
     assert classifier.predict(textures[0]).shape == (32,)
     assert classifier.interrupted_
@@ -399,7 +392,7 @@ def test_ctrl_c_says_how_to_go_on_and_going_on_works(tmp_path, textures):
     with pytest.warns(
         TrainingWarning, match=r"To go on, call fit again with the same data, parameters and checkpoint_dir="
     ):
-        quick(on_epoch=interrupt_after(1), checkpoint_dir=tmp_path).fit(*textures)
+        quick(checkpoint_dir=tmp_path).fit(*textures, callbacks=interrupt_after(1))
     assert same(quick(checkpoint_dir=tmp_path).fit(*textures), quick().fit(*textures))
 
 
@@ -411,7 +404,7 @@ def test_ctrl_c_before_anything_was_reached_is_passed_on(textures, monkeypatch):
 
 def test_ctrl_c_between_networks_is_passed_on_with_advice(tmp_path):
     with pytest.raises(KeyboardInterrupt) as caught:
-        quick(strategy="one-vs-all", on_epoch=interrupt_after(5), checkpoint_dir=tmp_path).fit(*three_classes())
+        quick(strategy="one-vs-all", checkpoint_dir=tmp_path).fit(*three_classes(), callbacks=interrupt_after(5))
     assert "To go on, call fit again" in caught.value.__notes__[0]
     resumed = quick(strategy="one-vs-all", checkpoint_dir=tmp_path).fit(*three_classes())
     assert same(resumed, quick(strategy="one-vs-all").fit(*three_classes()))

@@ -3,15 +3,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, recipe
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
 import oracles
 from lmfcn.method.kernel_svm import class_numbers
-from lmfcn.recipe import Recipe
 from lmfcn.model import probabilities
+from lmfcn.recipe import Recipe
 from lmfcn.training.calibration import fit_inverse_temperature
 from lmfcn.training.final_svm import (
     ALWAYS,
@@ -124,7 +124,7 @@ def test_weights_and_balance_reach_the_final_svm():
     assert balanced.decision.coefficients.max() > 0.1
 
 
-@pytest.mark.parametrize("settings", [PLAIN, Recipe()])
+@pytest.mark.parametrize("recipe", [PLAIN, Recipe()])
 def test_coinciding_images_do_not_stop_it(recipe):
     latents, labels = drawn(12, 2)
     doubled = torch.cat([latents, latents])
@@ -212,7 +212,7 @@ def drawn_whitening(n_images: int, n_latents: int, n_classes: int, seed: int) ->
     return latents + 3 * labels[:, None], labels
 
 
-@recipe(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=30)
 @given(st.integers(4, 20), st.integers(1, 5), st.integers(1, 4), st.integers(0, 10**6))
 def test_the_covariance_agrees_with_its_slow_twin(n_images, n_latents, n_classes, seed):
     latents, labels = drawn_whitening(n_images, n_latents, n_classes, seed)
@@ -220,7 +220,7 @@ def test_the_covariance_agrees_with_its_slow_twin(n_images, n_latents, n_classes
     assert within_class_covariance(latents, labels).numpy() == pytest.approx(np.array(expected), abs=1e-9)
 
 
-@recipe(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=30)
 @given(st.integers(8, 30), st.integers(1, 6), st.floats(0.1, 1.0), st.integers(0, 10**6))
 def test_whitened_latents_scatter_alike_in_all_directions(n_images, n_latents, shrinkage, seed):
     latents, labels = drawn_whitening(n_images, n_latents, 2, seed)

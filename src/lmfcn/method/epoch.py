@@ -248,9 +248,11 @@ class Training:
 
     def _early_end(self) -> str | None:
         """Return why the training ended before its last epoch, if it did."""
+        if len(self.history) > self.recipe.n_epochs:
+            return None
         if self.stop_reason is not None:
             return f"Training was stopped after epoch {self.history[-1].epoch}: {self.stop_reason}."
-        return _explain_early_end(self.history[-1]) if len(self.history) <= self.recipe.n_epochs else None
+        return _explain_early_end(self.history[-1])
 
     def _describe(self, space: LatentSpace, latents: Tensor) -> dict[str, Any]:
         """Return the part of an epoch's record that its latents, and its latent space, tell."""

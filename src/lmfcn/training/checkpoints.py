@@ -13,7 +13,7 @@ from torch import Tensor
 
 from lmfcn.compute.resources import ThreadCounts
 from lmfcn.method.anchors import LatentSpace
-from lmfcn.method.epoch import Callback, SelectedEpoch, Training
+from lmfcn.method.epoch import Callback, SelectedEpoch, Trained, Training
 from lmfcn.method.history import EpochRecord, History
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.util.files import write_text
@@ -38,6 +38,7 @@ def training_state(training: Training) -> tuple[Tensors, Values]:
     values = {
         "history": [asdict(record) for record in training.history],
         "kept": {"epoch": selected.epoch, "score": selected.score, "gamma": selected.decision.gamma},
+        "stop_reason": training.stop_reason,
     }
     return tensors, values
 
@@ -58,6 +59,7 @@ def restore_training(training: Training, tensors: Tensors, values: Values) -> No
         kept["epoch"], kept["score"], network.eval(), decision, tensors["kept.support"].to(device)
     )
     training.history = History(EpochRecord(**record) for record in values["history"])
+    training.stop_reason = values.get("stop_reason")  # files of older versions have none
 
 
 def _head_state(training: Training) -> Tensors:
@@ -118,6 +120,14 @@ class Checkpoint(Callback):
 
     def on_epoch_end(self, training: Training, record: EpochRecord, space: LatentSpace) -> None:  # noqa: ARG002
         """Replace the file by the present state."""
+        self._write(training)
+
+    def on_training_end(self, training: Training, result: Trained) -> None:  # noqa: ARG002
+        """Replace the file once more if a callback stopped the training, which happens after `on_epoch_end` of this."""
+        if training.stop_reason is not None:
+            self._write(training)
+
+    def _write(self, training: Training) -> None:
         tensors, values = training_state(training)
         write_tensors(self.path, KIND, VERSION, {**values, "run": self.run}, tensors)
 
