@@ -12,6 +12,7 @@ from sklearn.svm import SVC
 
 from lmfcn import LMFCNClassifier, Recipe
 from lmfcn.benchmark.runs import Run
+from lmfcn.benchmark.tasks import SplitData, Subset
 
 BENCHMARKS = Path(__file__).parent.parent / "benchmarks"
 

@@ -210,7 +210,7 @@ def test_class_weight_by_label(textures):
 
 def test_a_callback_sees_every_epoch(textures):
     seen = []
-    watch = EachEpoch(lambda record, space: seen.append((record, len(space.margin.support))))
+    watch = EachEpoch(lambda record, space: seen.append((record, len(space.svm.support))))
     fitted = quick().fit(*textures, callbacks=[watch])
     records = [*fitted.history_, *fitted.refit_history_]
     assert [record for record, _ in seen] == records

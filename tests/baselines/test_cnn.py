@@ -3,7 +3,6 @@ from dataclasses import asdict
 import numpy as np
 import pytest
 import torch
-from lmfcn.training.plan import resolved
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from torch.nn.functional import cross_entropy
@@ -17,6 +16,7 @@ from lmfcn.classifier import LMFCNClassifier
 from lmfcn.compute.encode import encode
 from lmfcn.method.history import TrainingError
 from lmfcn.method.network import TextureFCN
+from lmfcn.recipe import Recipe
 
 
 def quick(**changes) -> CNNClassifier:
@@ -241,11 +241,13 @@ def test_first_filters_and_augmentation_of_lmfcn(textures, monkeypatch):
 
 def test_all_methods_are_tuned_among_the_same_rates():
     ours, theirs = candidates_for(LMFCNClassifier()), candidates_for(CNNClassifier())
-    assert ours == [{}, {"learning_rate": 3e-4}, {"weight_decay": 0.1}]  # whose own rate is the other one
+    assert ours == [
+        {},
+        {"recipe__learning_rate": 3e-4},
+        {"recipe__weight_decay": 0.1},
+    ]  # whose own rate is the other one
     like_ours = {"learning_rate": 1e-3, "first_filters": "decorrelated", "augmentation": "flips"}
     assert theirs == [{}, {"learning_rate": 1e-3}, {"weight_decay": 0.1}, like_ours]
-    assert {"first_filters": "decorrelated", "views": "flips"}.items() <= resolved(
-        LMFCNClassifier().get_params()
-    ).items()
-    assert candidates_for(LMFCNClassifier(views="none")) == ours  # an augmentation that the user set stays
+    assert (Recipe().first_filters, Recipe().augmentation) == ("decorrelated", "flips")
+    assert candidates_for(LMFCNClassifier(recipe=Recipe(augmentation="none"))) == ours  # the user's choice stays
     assert candidates_for(RandomFCN()) == [{}]

@@ -14,7 +14,7 @@ from lmfcn.baselines.feature_svm import FeatureCache, FeatureSVC, _joined_groups
 from lmfcn.baselines.network_svm import CNNSVC, RandomFCN
 from lmfcn.data.training_data import LabelledImages
 from lmfcn.recipe import Recipe
-from lmfcn.training.final_svm import ALWAYS, Rule, fit_final_svm
+from lmfcn.training.final_svm import NEVER_HELD_OUT, SVMCandidate, fit_final_svm
 from lmfcn.util.packages import needs
 
 
@@ -93,9 +93,9 @@ def test_scores_lean_towards_rare_classes(data):
     plain = fit_final_svm(
         fitted._describe(images[few][..., None]),
         torch.from_numpy(labels[few]),
-        torch.full((len(few),), ALWAYS),
+        torch.full((len(few),), NEVER_HELD_OUT),
         replace(Recipe(), gamma=fitted._decision.gamma),
-        [Rule(fitted.C_, whiten=fitted.whitened_)],
+        [SVMCandidate(fitted.C_, whiten=fitted.whitened_)],
     )
     assert fitted._decision.intercepts[0] > plain.decision.intercepts[0]
 
@@ -133,10 +133,10 @@ def test_groups_over_training_and_validation(groups, validation_groups, expected
 def test_who_is_judged_depends_on_whether_features_were_learnt(random):
     parts = parts_of(["a", "a", "b", "b"], ["c", "c"])
     learnt = CNNSVC()._folds(parts, random)
-    assert learnt[:4].tolist() == [ALWAYS] * 4
-    assert learnt[4] == learnt[5] != ALWAYS
+    assert learnt[:4].tolist() == [NEVER_HELD_OUT] * 4
+    assert learnt[4] == learnt[5] != NEVER_HELD_OUT
     fixed = RandomFCN()._folds(parts, random)
-    assert (fixed != ALWAYS).all()
+    assert (fixed != NEVER_HELD_OUT).all()
     assert fixed[0] == fixed[1] != fixed[2] == fixed[3]
 
 

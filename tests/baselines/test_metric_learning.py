@@ -8,7 +8,7 @@ from lmfcn import make_gaussians
 from lmfcn.baselines.fisher import C_VALUES, FisherSVC, LinearDecision, local_features
 from lmfcn.baselines.metric_learning import LOSSES, MetricCriterion, MetricSVC
 from lmfcn.baselines.network_svm import RandomFCN
-from lmfcn.method.anchors import survey
+from lmfcn.method.anchors import analyse_latents
 from lmfcn.method.history import Stopwatch
 from lmfcn.recipe import Recipe
 
@@ -45,7 +45,7 @@ def test_epochs_are_judged_by_the_svm_of_lmfcn(generator, random):
     latents = torch.from_numpy(random.normal(size=(30, 4))).float()
     labels = torch.from_numpy(random.integers(0, 3, 30))
     scores = MetricCriterion("contrastive", 3, 4, generator).scores(latents[:5], latents, labels)
-    expected = survey(latents, labels, Recipe(), Stopwatch()).decision.scores(latents[:5])
+    expected = analyse_latents(latents, labels, Recipe(), Stopwatch()).decision.scores(latents[:5])
     torch.testing.assert_close(scores, expected)
 
 

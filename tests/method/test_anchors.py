@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 import oracles
 from lmfcn.method.anchors import (
     Anchors,
+    analyse_latents,
     choose_anchors,
     correction_anchors,
     opposite_anchors,
     support_anchors,
-    survey,
-    with_stand_ins,
+    with_fallback_anchors,
 )
 from lmfcn.method.history import Stopwatch
-from lmfcn.method.kernel_svm import Margin, gamma_from_scale
+from lmfcn.method.kernel_svm import FittedSVM, gamma_from_scale
 from lmfcn.recipe import Recipe
 
 # Six images on a line at 0, 1, 3, 6, 10, 15; class 0 on the left. Image 2 is misclassified.
@@ -64,14 +64,14 @@ def test_everyone_a_support_vector_leaves_no_anchor():
 
 def test_a_class_without_settled_images_gets_its_correct_support_vectors():
     # Class 1 is images 2, 4 and 5, all support vectors; 2 is misclassified.
-    pool = with_stand_ins(LABELS, settled=torch.tensor([0, 1]), misclassified=MISCLASSIFIED)
+    pool = with_fallback_anchors(LABELS, settled=torch.tensor([0, 1]), misclassified=MISCLASSIFIED)
     assert pool.tolist() == [0, 1, 4, 5]
     anchors = support_anchors(DISTANCES, LABELS, torch.tensor([2, 3, 4, 5]), pool, k=2)
     assert as_dict(anchors) == {2: [4, 5], 3: [1, 0], 4: [5], 5: [4]}
 
 
 def test_stand_ins_are_not_called_where_there_are_settled_images():
-    assert with_stand_ins(LABELS, SETTLED, MISCLASSIFIED).tolist() == SETTLED.tolist()
+    assert with_fallback_anchors(LABELS, SETTLED, MISCLASSIFIED).tolist() == SETTLED.tolist()
 
 
 def test_nobody_to_move_gives_no_anchors():
@@ -170,7 +170,7 @@ def test_permuting_the_images_permutes_the_anchors(images, shuffler):
 # Seven images on a line; class 1 (right) has support vectors only, and 4 is misclassified.
 PLACES_latent_space = torch.tensor([0.0, 1.0, 2.0, 4.0, 3.0, 7.0, 9.0])
 LABELS_latent_space = torch.tensor([0, 0, 0, 0, 1, 1, 1])
-MARGIN = Margin(
+MARGIN = FittedSVM(
     support=torch.tensor([3, 4, 5, 6]),
     misclassified=torch.tensor([4]),
     settled=torch.tensor([0, 1, 2]),
@@ -231,7 +231,7 @@ def drawn(seed=0, n=40):
 
 
 def surveyed(**changes):
-    return survey(*drawn(), Recipe(**changes), Stopwatch())
+    return analyse_latents(*drawn(), Recipe(**changes), Stopwatch())
 
 
 def test_gamma_is_the_scale_times_the_factor_or_the_given_number():
@@ -246,7 +246,7 @@ def test_weights_and_balance_reach_the_svm():
 
     def missed(weights=None, **changes):
         recipe = Recipe(C=0.3, **changes)
-        wrong = survey(latents, labels, recipe, Stopwatch(), weights).margin.misclassified
+        wrong = analyse_latents(latents, labels, recipe, Stopwatch(), weights).svm.misclassified
         return int((labels[wrong] == 1).sum())
 
     assert missed(1.0 + 49.0 * labels) < missed()
@@ -261,5 +261,5 @@ def test_losses_are_measured_in_the_chosen_unit():
 
 def test_seconds_are_counted_under_their_step():
     clock = Stopwatch()
-    survey(*drawn(), Recipe(), clock)
+    analyse_latents(*drawn(), Recipe(), clock)
     assert set(clock.seconds) == {"svm", "anchors"}

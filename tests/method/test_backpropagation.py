@@ -10,9 +10,10 @@ import torch
 
 import oracles
 from lmfcn.compute.encode import encode, to_batch
-from lmfcn.method.anchors import survey
-from lmfcn.method.backpropagation import Descent, Head, augment, losses
+from lmfcn.method.anchors import analyse_latents
+from lmfcn.method.backpropagation import Descent, Head, augment
 from lmfcn.method.history import Stopwatch
+from lmfcn.method.losses import loss_terms
 from lmfcn.method.network import TextureFCN
 from lmfcn.recipe import Recipe
 
@@ -50,11 +51,11 @@ def drawn_latents(seed: int, n: int = 40) -> tuple[torch.Tensor, torch.Tensor]:
 
 def slow_losses(latents, labels, recipe):
     """Equations 1 to 13 (and the contrast loss) by loops, from S, Q and R of the space itself."""
-    space = survey(latents, labels, recipe, Stopwatch())
+    space = analyse_latents(latents, labels, recipe, Stopwatch())
     points = space.latents.tolist()
     distances = [[d**0.5 for d in row] for row in oracles.squared_distances(points)]
     support, wrong, settled = (
-        indices.tolist() for indices in (space.margin.support, space.margin.misclassified, space.margin.settled)
+        indices.tolist() for indices in (space.svm.support, space.svm.misclassified, space.svm.settled)
     )
     labels = labels.tolist()
     if recipe.distance_units == "kernel":
@@ -74,8 +75,8 @@ def slow_losses(latents, labels, recipe):
 
 
 def fast_losses(latents, labels, recipe):
-    space = survey(latents, labels, recipe, Stopwatch())
-    terms = losses(space.latents, torch.arange(len(labels)), space, recipe)
+    space = analyse_latents(latents, labels, recipe, Stopwatch())
+    terms = loss_terms(space.latents, torch.arange(len(labels)), space, recipe)
     return terms.support.item(), terms.correction.item(), terms.separation.item()
 
 
@@ -100,19 +101,19 @@ def test_permuting_the_images_leaves_the_losses_as_they_are(recipe):
 def test_the_correction_of_the_paper_recipe_is_the_letter_of_its_equations():
     recipe = Recipe.paper()
     latents, labels = drawn_latents(0)
-    space = survey(latents, labels, recipe, Stopwatch())
-    support, wrong = space.margin.support.tolist(), space.margin.misclassified.tolist()
+    space = analyse_latents(latents, labels, recipe, Stopwatch())
+    support, wrong = space.svm.support.tolist(), space.svm.misclassified.tolist()
     distances = [[d**0.5 for d in row] for row in oracles.squared_distances(latents.tolist())]
     anchors = oracles.equation_7(oracles.equation_6(distances, support, wrong), wrong, recipe.wr_close)
     assert any(labels[i] != labels[j] for i, chosen in anchors.items() for j in chosen)
-    correction = losses(space.latents, torch.arange(len(labels)), space, recipe).correction.item()
+    correction = loss_terms(space.latents, torch.arange(len(labels)), space, recipe).correction.item()
     assert correction == pytest.approx(oracles.pull_loss(latents.tolist(), anchors), rel=1e-4)
 
 
 def test_total_is_the_sum_of_the_terms():
     latents, labels = drawn_latents(0)
-    space = survey(latents, labels, PAPER, Stopwatch())
-    terms = losses(space.latents, torch.arange(len(labels)), space, PAPER)
+    space = analyse_latents(latents, labels, PAPER, Stopwatch())
+    terms = loss_terms(space.latents, torch.arange(len(labels)), space, PAPER)
     assert terms.total.item() == pytest.approx(sum(fast_losses(latents, labels, PAPER)))
     assert terms.separation.item() > 0
 
@@ -120,22 +121,22 @@ def test_total_is_the_sum_of_the_terms():
 def test_a_batch_costs_the_mean_over_its_own_members():
     latents, labels = drawn_latents(0)
     recipe = replace(PAPER, wr_close=0, sh_close=0)
-    space = survey(latents, labels, recipe, Stopwatch())
-    whole = losses(space.latents, torch.arange(len(labels)), space, recipe).support.item()
-    first, second = space.margin.support.tensor_split(2)
-    parts = [losses(space.latents[half], half, space, recipe).support.item() for half in (first, second)]
+    space = analyse_latents(latents, labels, recipe, Stopwatch())
+    whole = loss_terms(space.latents, torch.arange(len(labels)), space, recipe).support.item()
+    first, second = space.svm.support.tensor_split(2)
+    parts = [loss_terms(space.latents[half], half, space, recipe).support.item() for half in (first, second)]
     assert (parts[0] * len(first) + parts[1] * len(second)) / (len(first) + len(second)) == pytest.approx(whole)
 
 
 def test_anchors_carry_no_gradient():
     latents, labels = drawn_latents(0)
     recipe = replace(PAPER, sh_close=0)
-    space = survey(latents, labels, recipe, Stopwatch())
+    space = analyse_latents(latents, labels, recipe, Stopwatch())
     moved = space.latents.clone().requires_grad_()
-    losses(moved, torch.arange(len(labels)), space, recipe).total.backward()
+    loss_terms(moved, torch.arange(len(labels)), space, recipe).total.backward()
     assert moved.grad is not None
     still = moved.grad.abs().sum(dim=1) == 0
-    assert still[space.margin.settled].all()
+    assert still[space.svm.settled].all()
     assert not space.latents.requires_grad
 
 
@@ -147,7 +148,7 @@ def small_problem(random):
 
 
 def make_space(network, images, labels, recipe):
-    return survey(encode(network, images, torch.device("cpu")), labels, recipe, Stopwatch())
+    return analyse_latents(encode(network, images, torch.device("cpu")), labels, recipe, Stopwatch())
 
 
 def test_every_moving_image_goes_through_once_per_pass(small_problem, generator):
@@ -174,9 +175,9 @@ def test_one_batch_costs_what_the_equations_say():
     # One class has no settled image, so part of S has no anchor; the terms still divide by all of S.
     latents, labels = drawn_latents(1, n=12)
     recipe = replace(PAPER, C=1.0, sh_close=0)
-    space = survey(latents, labels, recipe, Stopwatch())
+    space = analyse_latents(latents, labels, recipe, Stopwatch())
     moved = space.anchors.moved
-    batch = losses(space.latents[moved], moved, space, recipe)
+    batch = loss_terms(space.latents[moved], moved, space, recipe)
     assert space.anchors.n_without > 0
     assert batch.support.item() == pytest.approx(slow_losses(latents, labels, recipe)[0], rel=1e-4)
 
@@ -185,9 +186,9 @@ def test_only_support_vectors_move_when_the_third_term_is_off(small_problem, gen
     images, labels = small_problem
     network = TextureFCN(1, 4, (4, 4), generator=generator)
     space = make_space(network, images, labels, Recipe())
-    assert set(space.anchors.moved.tolist()) <= set(space.margin.support.tolist())
+    assert set(space.anchors.moved.tolist()) <= set(space.svm.support.tolist())
     both = make_space(network, images, labels, Recipe(sh_close=1))
-    assert set(both.margin.settled.tolist()) & set(both.anchors.moved.tolist())
+    assert set(both.svm.settled.tolist()) & set(both.anchors.moved.tolist())
 
 
 def test_a_step_descends_the_total_loss_of_scaled_latents(small_problem, monkeypatch):
@@ -198,12 +199,12 @@ def test_a_step_descends_the_total_loss_of_scaled_latents(small_problem, monkeyp
     network = TextureFCN(1, 4, (4, 4), generator=torch.Generator().manual_seed(1))
     space = make_space(network, images, labels, recipe)
     moved = space.anchors.moved
-    assert len(space.margin.misclassified) > 0
+    assert len(space.svm.misclassified) > 0
     twin = copy.deepcopy(network).train()
     descent = Descent(network, labels, recipe, torch.Generator().manual_seed(0))
     torch.nn.init.uniform_(descent.head.linear.weight, generator=torch.Generator().manual_seed(2))
     latents = twin(to_batch(images[moved.numpy()], torch.device("cpu")))
-    terms = losses(space.decision.scale.apply(latents), moved, space, recipe)
+    terms = loss_terms(space.decision.scale.apply(latents), moved, space, recipe)
     guesses = latents @ descent.head.linear.weight.T  # the bias is 0, the classes are equally frequent
     head = torch.nn.functional.cross_entropy(guesses, labels[moved])
     (0.5 * (terms.support + terms.correction) + 2.0 * head).backward()
@@ -279,8 +280,8 @@ def test_with_a_head_all_support_vectors_move_even_without_anchors(small_problem
     space = make_space(network, images, labels, recipe)
     assert len(space.anchors.moved) == 0
     descent = Descent(network, labels, recipe, generator)
-    assert descent.moved(space).tolist() == space.margin.support.tolist()
-    assert descent.back_propagate(images, space, epoch=0) == len(space.margin.support)
+    assert descent.moved(space).tolist() == space.svm.support.tolist()
+    assert descent.back_propagate(images, space, epoch=0) == len(space.svm.support)
     assert float(descent.head.linear.weight.detach().abs().max()) > 0
 
 
@@ -301,11 +302,11 @@ def test_terms_of_weight_0_move_nothing(easy_problem, generator):
     recipe = Recipe(anchor_weight=0.0, sh_close=1, batch_size=2, passes=1)
     network = TextureFCN(1, 4, (4, 4), generator=generator)
     space = make_space(network, images, labels, recipe)
-    assert len(space.margin.settled) > 10
-    assert set(space.margin.settled.tolist()) <= set(space.anchors.moved.tolist())
+    assert len(space.svm.settled) > 10
+    assert set(space.svm.settled.tolist()) <= set(space.anchors.moved.tolist())
     descent = Descent(network, labels, recipe, generator)
-    assert descent.moved(space).tolist() == space.margin.support.tolist()
-    assert descent.back_propagate(images, space, epoch=0) == len(space.margin.support)
+    assert descent.moved(space).tolist() == space.svm.support.tolist()
+    assert descent.back_propagate(images, space, epoch=0) == len(space.svm.support)
 
 
 def test_no_term_at_all_moves_nothing(easy_problem, generator):
@@ -325,13 +326,13 @@ def test_a_batch_without_any_cost_takes_no_step(easy_problem, generator):
     recipe = Recipe(sv_close=0, wr_close=0, sh_close=1, batch_size=1, passes=1)
     network = TextureFCN(1, 4, (4, 4), generator=generator)
     space = make_space(network, images, labels, recipe)
-    first = torch.arange(len(space.margin.settled)) == 0
+    first = torch.arange(len(space.svm.settled)) == 0
     space = replace(space, anchors=replace(space.anchors, opposite=space.anchors.opposite.only_where(first)))
     descent = Descent(network, labels, recipe, generator)
     assert len(descent.moved(space)) == len(images)
     steps = []
     descent.optimizer.register_step_post_hook(lambda *_: steps.append(1))
-    assert descent.back_propagate(images, space, epoch=0) == len(steps) == len(space.margin.support) + 1
+    assert descent.back_propagate(images, space, epoch=0) == len(steps) == len(space.svm.support) + 1
 
 
 def all_augmentations(image: torch.Tensor, kind: str) -> list[torch.Tensor]:

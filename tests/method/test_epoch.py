@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from lmfcn.compute.encode import encode
-from lmfcn.method.backpropagation import losses
 from lmfcn.method.epoch import Problem, Training
 from lmfcn.method.history import TrainingError
 from lmfcn.method.kernel_svm import balanced_accuracy, class_numbers
-from lmfcn.training.final_svm import ALWAYS, Rule, fit_final_svm
+from lmfcn.method.losses import loss_terms
+from lmfcn.training.final_svm import NEVER_HELD_OUT, SVMCandidate, fit_final_svm
 from lmfcn.training.phases import _JudgeByFinalSVM
 from some_training import QUICK, EachEpoch, measured, problem_of, training_of
 
@@ -37,7 +37,7 @@ def test_the_first_record_describes_the_untrained_network(textures):
     record, space = training_of(problem).train_epoch(0)
     training.run()
     assert measured([record]) == measured([training.history[0]])
-    assert record.n_support == len(space.margin.support)
+    assert record.n_support == len(space.svm.support)
     assert record.gamma == space.decision.gamma
 
 
@@ -46,11 +46,11 @@ def test_the_record_tells_what_the_latent_space_shows(textures):
     images, labels = textures[0][:20, ..., None], torch.arange(20) % 2
     training = training_of(Problem(images, labels), replace(QUICK, C=0.1))
     record, space = training.train_epoch(1)
-    wrong = space.margin.misclassified
+    wrong = space.svm.misclassified
     recalls = [1 - (labels[wrong] == label).sum().item() / 10 for label in (0, 1)]
     assert 0 < len(wrong) == record.n_misclassified
     assert record.train_balanced_accuracy == pytest.approx(sum(recalls) / 2)
-    terms = losses(space.latents, torch.arange(20), space, training.recipe)
+    terms = loss_terms(space.latents, torch.arange(20), space, training.recipe)
     assert (record.support_loss, record.correction_loss) == (terms.support.item(), terms.correction.item())
     assert record.correction_loss > 0
     assert record.learning_rate == training.descent.optimizer.param_groups[0]["lr"] < training.recipe.learning_rate
@@ -81,8 +81,8 @@ def test_epochs_are_judged_by_an_svm_like_the_final_one(textures):
     training.run()
     network, selected = training.selected.network, training.selected
     seen = torch.cat([untrained[:20], encode(network, images[:20], CPU)], dim=1)
-    in_no_fold = torch.full_like(problem.labels, ALWAYS)
-    final = fit_final_svm(seen, problem.labels, in_no_fold, recipe, [Rule(recipe.C, whiten=True)]).decision
+    in_no_fold = torch.full_like(problem.labels, NEVER_HELD_OUT)
+    final = fit_final_svm(seen, problem.labels, in_no_fold, recipe, [SVMCandidate(recipe.C, whiten=True)]).decision
     found = encode(network, images[20:], CPU)
     score, own_score = (
         balanced_accuracy(labels[20:], class_numbers(decision.scores(latents)))
@@ -98,7 +98,7 @@ def test_the_selected_decision_gives_the_training_decisions_of_its_epoch(texture
     training.run()
     selected, space = training.selected, spaces[training.selected.epoch]
     wrong = class_numbers(selected.decision.scores(encode(selected.network, problem.images, CPU))) != problem.labels
-    assert wrong.nonzero()[:, 0].tolist() == space.margin.misclassified.tolist()
+    assert wrong.nonzero()[:, 0].tolist() == space.svm.misclassified.tolist()
 
 
 def test_selected_weights_are_a_copy(textures):

@@ -10,7 +10,7 @@ import torch
 from few_images import TwoSizes, some_images
 from lmfcn import make_gaussians
 from lmfcn.compute.encode import convolutions_in, encode, to_batch
-from lmfcn.method.anchors import survey
+from lmfcn.method.anchors import analyse_latents
 from lmfcn.method.backpropagation import Augmentation, Descent
 from lmfcn.method.epoch import Problem, Training
 from lmfcn.method.history import Stopwatch
@@ -130,7 +130,7 @@ def descended(images, labels, recipe, map_bytes):
     """The gradients of every step of an epoch, and the number of images."""
     generator, steps = torch.Generator().manual_seed(0), []
     network = TextureFCN(2, 5, (4, 6), generator=generator).double()
-    space = survey(encode(network, images, CPU), labels, recipe, Stopwatch())
+    space = analyse_latents(encode(network, images, CPU), labels, recipe, Stopwatch())
     descent = Descent(network, labels, recipe, generator, map_bytes)
     if descent.head is not None:
         torch.nn.init.uniform_(descent.head.double().linear.weight, generator=torch.Generator().manual_seed(2))

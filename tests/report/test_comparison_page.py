@@ -6,7 +6,7 @@ import pytest
 
 from lmfcn.benchmark.comparison import Outcome
 from lmfcn.benchmark.model_summary import N_HARDEST
-from lmfcn.data.framing import THUMBNAIL
+from lmfcn.data.framing import THUMBNAIL_SIDE
 from lmfcn.report import comparison_report_writer
 from lmfcn.report.comparison_page import _PICTURE_BYTES
 from lmfcn.report.curves import accuracy_plot, learning_curves
@@ -160,7 +160,7 @@ def test_the_largest_comparison_stays_below_5_mb(random, tmp_path):
         for seed in range(6)
     ]
     images = random.integers(0, 256, (24 * 6, 64, 64, 3), dtype=np.uint8)
-    summary = some_summary(random, 24, N_HARDEST, THUMBNAIL, 3000)
+    summary = some_summary(random, 24, N_HARDEST, THUMBNAIL_SIDE, 3000)
     outcome = outcome_of(runs, summary, tmp_path / "runs.jsonl", images, np.repeat(names, 6))
     comparison_report_writer()(outcome, tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()

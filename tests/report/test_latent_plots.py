@@ -7,7 +7,7 @@ from matplotlib.collections import LineCollection, PathCollection
 
 from lmfcn.benchmark.model_summary import Points
 from lmfcn.classifier import LMFCNClassifier
-from lmfcn.method.anchors import survey
+from lmfcn.method.anchors import analyse_latents
 from lmfcn.method.history import Stopwatch
 from lmfcn.recipe import Recipe
 from lmfcn.report.curves import comparison_curves, support_curves, training_curves
@@ -45,7 +45,7 @@ def space():
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(40) % 2
     latents = torch.randn(40, 2, generator=generator) + labels[:, None] * 1.5
-    return survey(latents, labels, Recipe(), Stopwatch()), labels.numpy()
+    return analyse_latents(latents, labels, Recipe(), Stopwatch()), labels.numpy()
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_regions_follow_the_decision(space):
     for collection in marks:
         (size,) = collection.get_sizes()
         n_drawn[size] += len(collection.get_offsets())
-    n_support = len(space[0].margin.support)
+    n_support = len(space[0].svm.support)
     assert n_drawn == {16: 40 - n_support, 60: n_support}
     assert figure.axes[0].get_title() == "epoch 0"
 
@@ -77,7 +77,7 @@ def test_anchor_figure_draws_a_line_per_pair(space):
     n_lines = [
         sum(len(c.get_segments()) for c in axes.collections if type(c) is LineCollection) for axes in figure.axes
     ]
-    margin = space[0].margin
+    margin = space[0].svm
     assert n_lines[0] == 2 * len(margin.support)
     assert n_lines[1] == len(margin.misclassified)
     assert n_lines[2] == len(margin.settled)

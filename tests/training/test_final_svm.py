@@ -14,13 +14,13 @@ from lmfcn.model import probabilities
 from lmfcn.recipe import Recipe
 from lmfcn.training.calibration import fit_inverse_temperature
 from lmfcn.training.final_svm import (
-    ALWAYS,
     C_FACTORS,
     GAMMA_FACTORS,
+    NEVER_HELD_OUT,
     SHRINKAGE,
-    Rule,
+    SVMCandidate,
     fit_final_svm,
-    rules_of,
+    svm_candidates,
     within_class_covariance,
     within_class_whitening,
 )
@@ -36,11 +36,11 @@ def drawn(n: int = 60, n_classes: int = 3, seed: int = 0) -> tuple[torch.Tensor,
 
 
 def nobody(labels: torch.Tensor) -> torch.Tensor:
-    return torch.full_like(labels, ALWAYS)
+    return torch.full_like(labels, NEVER_HELD_OUT)
 
 
 def fit(latents, labels, folds, recipe, weights=None):
-    return fit_final_svm(latents, labels, folds, recipe, rules_of(recipe, weights))
+    return fit_final_svm(latents, labels, folds, recipe, svm_candidates(recipe, weights))
 
 
 def test_without_folds_it_is_the_plain_svm_of_the_settings():
@@ -50,14 +50,14 @@ def test_without_folds_it_is_the_plain_svm_of_the_settings():
     points = torch.from_numpy(np.random.default_rng(1).normal(size=(30, 4)))
     expected = trusted.decision_function((points - latents.mean(0)) / latents.std(0, correction=0))
     assert final.decision.scores(points)[:, 0].tolist() == pytest.approx(expected.tolist(), abs=1e-3)
-    assert final.rule == Rule(3.0)
+    assert final.rule == SVMCandidate(3.0)
     assert len(final.held_out) == len(final.held_out_scores) == 0
     assert final.support.tolist() == sorted(trusted.support_.tolist())
 
 
 def slow_twin(latents, labels, folds, C, gamma):
     """Scores of held-out images from one scikit-learn SVM per class and fold."""
-    held_out = np.flatnonzero(folds != ALWAYS)
+    held_out = np.flatnonzero(folds != NEVER_HELD_OUT)
     scores = np.zeros((len(labels), labels.max() + 1))
     for fold in set(folds[held_out]):
         for number in range(labels.max() + 1):
@@ -68,7 +68,7 @@ def slow_twin(latents, labels, folds, C, gamma):
 
 def test_the_likeliest_candidate_is_chosen_and_its_scores_are_those_of_svms_that_never_saw_the_images():
     latents, labels = drawn()
-    folds = torch.where(torch.arange(60) < 30, ALWAYS, torch.arange(60) // 3 % 5)
+    folds = torch.where(torch.arange(60) < 30, NEVER_HELD_OUT, torch.arange(60) // 3 % 5)
     final = fit(latents, labels, folds, replace(PLAIN, C=2.0))
     scaled = StandardScaler().fit_transform(latents)
     candidates = {}
@@ -77,7 +77,7 @@ def test_the_likeliest_candidate_is_chosen_and_its_scores_are_those_of_svms_that
             scores = torch.from_numpy(slow_twin(scaled, labels.numpy(), folds.numpy(), C, gamma))
             candidates[C, gamma] = scores
 
-    def likeliest(part):
+    def select_most_likely(part):
         def surprise(scores):
             inverse_temperature = fit_inverse_temperature(scores[part], labels[30:][part])
             likelihoods = probabilities(scores[part], inverse_temperature).gather(1, labels[30:][part, None])
@@ -85,12 +85,12 @@ def test_the_likeliest_candidate_is_chosen_and_its_scores_are_those_of_svms_that
 
         return min(candidates, key=lambda key: surprise(candidates[key]))
 
-    C, gamma = likeliest(slice(None))
+    C, gamma = select_most_likely(slice(None))
     assert (final.rule.C, final.decision.gamma) == (C, pytest.approx(gamma))
     assert final.held_out.tolist() == list(range(30, 60))
     for fold in range(5):
         mine = folds[30:] == fold
-        expected = candidates[likeliest(~mine)][mine]
+        expected = candidates[select_most_likely(~mine)][mine]
         assert final.held_out_scores[mine].numpy() == pytest.approx(expected.numpy(), abs=1e-3)
 
 
@@ -104,7 +104,7 @@ def test_without_refit_the_settings_stand_but_folds_are_scored():
 
 def test_the_decision_learns_from_every_image():
     latents, labels = drawn(seed=2)
-    folds = torch.where(torch.arange(60) < 30, ALWAYS, torch.arange(60) % 5)
+    folds = torch.where(torch.arange(60) < 30, NEVER_HELD_OUT, torch.arange(60) % 5)
     final = fit(latents, labels, folds, Recipe())
     assert (final.support >= 30).any()
     assert (final.support < 30).any()
@@ -143,9 +143,9 @@ def whitened_twin(known, classes, others, C):
 
 def test_whitened_latents_are_measured_without_the_labels_of_the_images_that_judge():
     latents, labels = drawn()
-    folds = torch.where(torch.arange(60) < 30, ALWAYS, torch.arange(60) // 3 % 5)
+    folds = torch.where(torch.arange(60) < 30, NEVER_HELD_OUT, torch.arange(60) // 3 % 5)
     final = fit(latents, labels, folds, Recipe(C=2.0))
-    assert final.rule == Rule(2.0, whiten=True)
+    assert final.rule == SVMCandidate(2.0, whiten=True)
     for fold in range(5):
         others = folds != fold
         expected = whitened_twin(latents[others], labels[others], latents[folds == fold], 2.0)
@@ -162,25 +162,30 @@ def test_of_plain_and_whitened_rules_the_likeliest_is_chosen():
     common = 5 * random.normal(size=(80, 1)) * np.ones((1, 12))
     latents = common + 0.3 * random.normal(size=(80, 12))
     latents[:, 0] += 0.8 * labels
-    folds, rules = torch.arange(80) // 2 % 5, [Rule(10.0), Rule(10.0, whiten=True)]
+    folds, rules = torch.arange(80) // 2 % 5, [SVMCandidate(10.0), SVMCandidate(10.0, whiten=True)]
     arrays = torch.from_numpy(latents), torch.from_numpy(labels)
     final = fit_final_svm(*arrays, folds, Recipe(), rules)
     assert final.rule.whiten
     round_ones = torch.from_numpy(random.normal(size=(80, 2)) + 1.5 * labels[:, None]), arrays[1]
-    assert not fit_final_svm(*round_ones, folds, Recipe(), [Rule(0.1), Rule(1e4, whiten=True)]).rule.whiten
+    assert not fit_final_svm(
+        *round_ones, folds, Recipe(), [SVMCandidate(0.1), SVMCandidate(1e4, whiten=True)]
+    ).rule.whiten
 
 
 def test_nothing_is_chosen_for_whitened_latents_nor_without_refit():
-    assert rules_of(Recipe()) == [Rule(10.0, whiten=True)]
-    assert rules_of(replace(PLAIN, refit=False)) == [Rule(10.0)]
-    assert len(rules_of(PLAIN)) == len(C_FACTORS) * len(GAMMA_FACTORS)
-    assert rules_of(PLAIN)[0] == Rule(10.0)
+    assert svm_candidates(Recipe()) == [SVMCandidate(10.0, whiten=True)]
+    assert svm_candidates(replace(PLAIN, refit=False)) == [SVMCandidate(10.0)]
+    assert len(svm_candidates(PLAIN)) == len(C_FACTORS) * len(GAMMA_FACTORS)
+    assert svm_candidates(PLAIN)[0] == SVMCandidate(10.0)
 
 
 def test_a_part_whose_images_coincide_has_the_scale_of_all():
     latents = torch.zeros(6, 2, dtype=torch.float64)
     latents[5] = 1.0
-    labels, folds = torch.tensor([0, 1, 0, 1, 0, 1]), torch.tensor([ALWAYS, ALWAYS, ALWAYS, ALWAYS, 0, 1])
+    labels, folds = (
+        torch.tensor([0, 1, 0, 1, 0, 1]),
+        torch.tensor([NEVER_HELD_OUT, NEVER_HELD_OUT, NEVER_HELD_OUT, NEVER_HELD_OUT, 0, 1]),
+    )
     final = fit(latents, labels, folds, Recipe())
     assert bool(torch.isfinite(final.held_out_scores).all())
     assert final.held_out_scores.shape == (2, 1)

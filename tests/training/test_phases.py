@@ -11,7 +11,7 @@ from lmfcn.data.sources import open_collection
 from lmfcn.recipe import Recipe, override
 from lmfcn.training import fit as fitting
 from lmfcn.training import phases
-from lmfcn.training.final_svm import rules_of
+from lmfcn.training.final_svm import svm_candidates
 from some_training import classifier_of
 
 
@@ -154,7 +154,7 @@ def test_the_last_svm_has_the_rule_that_held_out_images_chose(data, monkeypatch,
     fitted = quick(whiten=whiten).fit(*train, validation=validation)
     (_, first), (n_images, last) = asked
     assert n_images == 44
-    assert first == rules_of(fitted.recipe_)
+    assert first == svm_candidates(fitted.recipe_)
     assert last[0] in first
     assert [rule.C for rule in last] == [fitted.model_.record["C"]]
 

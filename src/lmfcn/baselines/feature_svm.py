@@ -25,8 +25,8 @@ from lmfcn.method.kernel_svm import balanced_accuracy, class_numbers, has_spread
 from lmfcn.model import probabilities
 from lmfcn.recipe import Recipe
 from lmfcn.training.estimator import ImageClassifier
-from lmfcn.training.final_svm import ALWAYS, FinalSVM, Rule, fit_final_svm, grid
-from lmfcn.training.fit import N_FOLDS, calibrated, judging_folds
+from lmfcn.training.final_svm import NEVER_HELD_OUT, FinalSVM, SVMCandidate, fit_final_svm, grid
+from lmfcn.training.fit import N_FOLDS, calibrated, cross_validation_folds
 
 
 def check_cache_folder(folder: str | Path) -> None:
@@ -166,9 +166,9 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
                 " differ and are not constant."
             )
 
-    def rules(self) -> list[Rule]:
+    def rules(self) -> list[SVMCandidate]:
         """Return the rules that cross-validation chooses from."""
-        own = Rule(Recipe().C)
+        own = SVMCandidate(Recipe().C)
         return [*grid(own, C_FACTORS, GAMMA_FACTORS), replace(own, whiten=True)]
 
     def _fit_svm(self, features: Tensor, labels: Tensor, folds: Tensor) -> FinalSVM:
@@ -202,8 +202,8 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
         if self.learns_features and len(parts) == 2:
             train, validation = parts
             folds = make_folds(validation.numbers, N_FOLDS, random, validation.groups)
-            return np.concatenate([np.full(len(train), ALWAYS), folds])
-        return judging_folds(np.concatenate([part.numbers for part in parts]), random, _joined_groups(parts))
+            return np.concatenate([np.full(len(train), NEVER_HELD_OUT), folds])
+        return cross_validation_folds(np.concatenate([part.numbers for part in parts]), random, _joined_groups(parts))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -17,7 +17,7 @@ from lmfcn.data.arrays import RandomState
 from lmfcn.data.image_form import LoadedImages
 from lmfcn.data.training_data import TrainingData
 from lmfcn.method.network import TextureFCN
-from lmfcn.training.final_svm import ALWAYS, FinalSVM, Rule, choose_rule, fixed
+from lmfcn.training.final_svm import NEVER_HELD_OUT, FinalSVM, SVMCandidate, choose_rule, fixed
 from lmfcn.util.checks import check_integer
 from lmfcn.util.packages import needs
 
@@ -132,16 +132,16 @@ class FisherSVC(CNNSVC):
         # An image whose gradient is zero has no direction; scikit-image divides zero by zero.
         return torch.from_numpy(np.stack([v if np.isfinite(v).all() else np.zeros_like(v) for v in vectors]))
 
-    def rules(self) -> list[Rule]:
+    def rules(self) -> list[SVMCandidate]:
         """Return the rules that cross-validation chooses from; their kernel is linear."""
-        return [Rule(C) for C in C_VALUES]
+        return [SVMCandidate(C) for C in C_VALUES]
 
     def _fit_svm(self, features: Tensor, labels: Tensor, folds: Tensor) -> FinalSVM:
         kernel = features @ features.T
         rule, scores = choose_rule(((rule, fixed(kernel)) for rule in self.rules()), labels, folds)
         margin = rule.fit(kernel, labels)
         decision: Any = LinearDecision(features[margin.support].T @ margin.coefficients, margin.intercepts)
-        return FinalSVM(decision, margin.support, rule, (folds != ALWAYS).nonzero()[:, 0], scores)
+        return FinalSVM(decision, margin.support, rule, (folds != NEVER_HELD_OUT).nonzero()[:, 0], scores)
 
 
 @dataclass(frozen=True)

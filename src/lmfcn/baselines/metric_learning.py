@@ -11,7 +11,7 @@ from lmfcn.baselines.network_training import Criterion, NetworkTraining, Trained
 from lmfcn.compute.resources import check_device
 from lmfcn.data.arrays import RandomState
 from lmfcn.data.training_data import TrainingData
-from lmfcn.method.kernel_svm import Decision, fit_margin, gamma_from_scale, latent_scale, rbf_kernel, squared_distances
+from lmfcn.method.kernel_svm import Decision, fit_svm, gamma_from_scale, latent_scale, rbf_kernel, squared_distances
 from lmfcn.method.network import TextureFCN
 from lmfcn.recipe import Recipe
 from lmfcn.training.first_filters import start_first_filters
@@ -25,7 +25,7 @@ LOSSES: dict[str, Callable[[Any, int, int], Any]] = {
     # The package has no defaults here, and warns of temperatures above 5.
     "ranked-list": lambda losses, n_classes, latent_dim: losses.RankedListLoss(margin=0.4, Tn=5),  # noqa: ARG005
 }
-"""Losses of pytorch-metric-learning, with its own defaults where it has them."""
+"""LossTerms of pytorch-metric-learning, with its own defaults where it has them."""
 
 
 class MetricSVC(TrainedNetworkSVC):
@@ -125,5 +125,5 @@ class MetricCriterion(Criterion):
         scale = latent_scale(seen, standardize=settings.standardize)
         seen = scale.apply(seen)
         gamma = gamma_from_scale(seen, settings.gamma_factor)
-        margin = fit_margin(rbf_kernel(squared_distances(seen), gamma), seen_labels, settings.C)
+        margin = fit_svm(rbf_kernel(squared_distances(seen), gamma), seen_labels, settings.C)
         return Decision(scale, gamma, seen[margin.support], margin.coefficients, margin.intercepts).scores(latents)

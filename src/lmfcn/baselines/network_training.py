@@ -209,7 +209,7 @@ class NetworkTraining:
 
 @dataclass(frozen=True)
 class _Measured:
-    """Losses and accuracies of a network at the start of an epoch."""
+    """LossTerms and accuracies of a network at the start of an epoch."""
 
     loss: float
     score: float

@@ -182,12 +182,12 @@ def equal_size_batches(images: Images, positions: np.ndarray, size: int) -> list
     return [batch for group in groups for batch in np.array_split(group, -(-len(group) // size))]
 
 
-def spread_out(n_images: int, n_chosen: int) -> np.ndarray:
+def evenly_spaced(n_images: int, n_chosen: int) -> np.ndarray:
     """Return the positions of all images, or of `n_chosen` at even distances.
 
     Examples
     --------
-    >>> spread_out(9, 3).tolist(), spread_out(2, 3).tolist()
+    >>> evenly_spaced(9, 3).tolist(), evenly_spaced(2, 3).tolist()
     ([0, 3, 6], [0, 1])
     """
     n_chosen = min(n_images, n_chosen)
@@ -211,7 +211,7 @@ def refresh_and_encode(network: "TextureFCN", images: Images, device: torch.devi
     images pass through the network only once; very large ones more often.
     """
     n_kept = _maps_in_memory(network, images)
-    chosen = spread_out(len(images), max(n_kept, _FEWEST_REFRESHING))
+    chosen = evenly_spaced(len(images), max(n_kept, _FEWEST_REFRESHING))
     parts = equal_size_batches(images, chosen, encoding_batch(network, images, device))
     shares = torch.tensor([[len(part) / len(chosen)] for part in parts], device=device)
     dtype = next(network.parameters()).dtype
@@ -222,7 +222,7 @@ def refresh_and_encode(network: "TextureFCN", images: Images, device: torch.devi
     network.eval()
     with torch.no_grad():
         if len(chosen) > n_kept:
-            _refresh_again_and_again(network, pixels, shares)
+            _refresh_layer_by_layer(network, pixels, shares)
             return encode(network, images, device)
         maps, averages = pixels(), []
         for convolution, norm, pool in network.blocks():
@@ -257,7 +257,7 @@ def _refresh_block(
     return pooled
 
 
-def _refresh_again_and_again(network: "TextureFCN", pixels: Callable[[], Iterable[Tensor]], shares: Tensor) -> None:
+def _refresh_layer_by_layer(network: "TextureFCN", pixels: Callable[[], Iterable[Tensor]], shares: Tensor) -> None:
     """Set the statistics layer by layer, each time from the pixels: slower, but one batch in memory."""
     before: list[nn.Module] = []
     for layer in network.features:

@@ -23,8 +23,8 @@ from lmfcn.model import probabilities
 from lmfcn.model_file import load
 from lmfcn.recipe import Recipe
 from lmfcn.training.calibration import fit_inverse_temperature
-from lmfcn.training.final_svm import ALWAYS, Rule, choose_rule, fixed
-from lmfcn.training.fit import judging_folds
+from lmfcn.training.final_svm import NEVER_HELD_OUT, SVMCandidate, choose_rule, fixed
+from lmfcn.training.fit import cross_validation_folds
 from lmfcn.util.files import write_text
 from lmfcn.util.progress import item_progress
 
@@ -180,9 +180,9 @@ def audit(
     there = torch.from_numpy(np.asarray(latents, dtype=np.float64))
     there = latent_scale(there, standardize=True).apply(there)
     squared = squared_distances(there)
-    rule = Rule(settings.C)
+    rule = SVMCandidate(settings.C)
     kernel, targets = rbf_kernel(squared, gamma_from_scale(there)), torch.from_numpy(numbers)
-    folds = [judging_folds(numbers, np.random.default_rng(repeat), groups) for repeat in range(repeats)]
+    folds = [cross_validation_folds(numbers, np.random.default_rng(repeat), groups) for repeat in range(repeats)]
     chances, misclassified = _cross_validate(rule, kernel, targets, folds, verbose=verbose)
     near_identical, near_identical_to = find_near_identical(squared, numbers)
     conflicting = _find_conflicting(numbers, near_identical_to)
@@ -240,7 +240,7 @@ def _find_conflicting(numbers: np.ndarray, near_identical_to: np.ndarray) -> np.
 
 
 def _cross_validate(
-    rule: Rule, kernel: Tensor, targets: Tensor, repeats: list[np.ndarray], *, verbose: bool
+    rule: SVMCandidate, kernel: Tensor, targets: Tensor, repeats: list[np.ndarray], *, verbose: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return probabilities (n, n_classes) and error rates (n,), averaged over repeats with different folds (n,)."""
     predictions, errors = [], []
@@ -253,20 +253,20 @@ def _cross_validate(
     return np.mean(predictions, axis=0), np.mean(errors, axis=0)
 
 
-def _held_out(rule: Rule, kernel: Tensor, targets: Tensor, folds: Tensor) -> tuple[np.ndarray, np.ndarray]:
+def _held_out(rule: SVMCandidate, kernel: Tensor, targets: Tensor, folds: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Return cross-validated probabilities (n, n_classes) and errors (n,); NaN and 0 for images never held out."""
     _, scores = choose_rule([(rule, fixed(kernel))], targets, folds)
-    held_out = (folds != ALWAYS).numpy()
+    held_out = (folds != NEVER_HELD_OUT).numpy()
     predicted = np.full((len(targets), int(targets.max()) + 1), np.nan)
     wrong = np.zeros(len(targets))
     if held_out.any():
-        mine = targets[folds != ALWAYS]
+        mine = targets[folds != NEVER_HELD_OUT]
         predicted[held_out] = probabilities(scores, fit_inverse_temperature(scores, mine)).numpy()
         wrong[held_out] = (class_numbers(scores) != mine).numpy()
     return predicted, wrong
 
 
-def _at_bound(rule: Rule, kernel: Tensor, targets: Tensor) -> np.ndarray:
+def _at_bound(rule: SVMCandidate, kernel: Tensor, targets: Tensor) -> np.ndarray:
     """Return which images (n,) violate the margin of the SVM of their own class."""
     margin = rule.fit(kernel, targets)
     own = targets[margin.support] if margin.coefficients.shape[1] > 1 else torch.zeros_like(margin.support)

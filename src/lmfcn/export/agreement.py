@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lmfcn.compute.encode import equal_size_batches, fold_batch_norm, spread_out, take
+from lmfcn.compute.encode import equal_size_batches, evenly_spaced, fold_batch_norm, take
 from lmfcn.export.graph import fixed_sides
 from lmfcn.model import TextureModel
 from lmfcn.util.progress import item_progress
@@ -139,7 +139,7 @@ def generate_textures(model: TextureModel, size: tuple[int, int], generator: tor
     Gradient descent on the pixels turns noise into such images.
     """
     networks = fold_batch_norm(model.networks)
-    targets = model.support_latents[torch.from_numpy(spread_out(len(model.support_latents), _N_GENERATED))]
+    targets = model.support_latents[torch.from_numpy(evenly_spaced(len(model.support_latents), _N_GENERATED))]
     pixels = torch.rand(len(targets), model.form.channels, *size, generator=generator).requires_grad_()
     optimizer = torch.optim.Adam([pixels], lr=_STEP_SIZE)
     for _ in range(_STEPS):
@@ -170,5 +170,5 @@ def _batch(kind: str, textures: Tensor, size: tuple[int, int], generator: torch.
 def user_batches(model: TextureModel, X: Any) -> Iterator[np.ndarray]:
     """Read up to 64 of the user's images, evenly spaced, as batches (b, h, w, c) in the form of the model."""
     images = model.form.load(X)
-    for positions in equal_size_batches(images, spread_out(len(images), _MOST_USER_IMAGES), _BATCH_SIZE):
+    for positions in equal_size_batches(images, evenly_spaced(len(images), _MOST_USER_IMAGES), _BATCH_SIZE):
         yield take(images, positions)

@@ -14,9 +14,9 @@ from torch import Tensor
 from lmfcn.method.history import Stopwatch
 from lmfcn.method.kernel_svm import (
     Decision,
-    Margin,
+    FittedSVM,
     distances_in_place,
-    fit_margin,
+    fit_svm,
     gamma_from_scale,
     latent_scale,
     rbf_kernel,
@@ -91,7 +91,7 @@ def opposite_anchors(distances: Tensor, labels: Tensor, moved: Tensor, settled: 
     return _nearest_allowed(distances, moved, allowed, k)
 
 
-def with_stand_ins(labels: Tensor, settled: Tensor, misclassified: Tensor) -> Tensor:
+def with_fallback_anchors(labels: Tensor, settled: Tensor, misclassified: Tensor) -> Tensor:
     """Return `settled`, plus all correctly classified images of a class that has no settled one.
 
     On a small or hard set every image may be a support vector. Equation 4 then allows no anchor, and the
@@ -169,13 +169,13 @@ class LatentSpace:
     """
 
     latents: Tensor
-    margin: Margin
+    svm: FittedSVM
     anchors: EpochAnchors
     decision: Decision
     loss_unit: float
 
 
-def survey(
+def analyse_latents(
     latents: Tensor, labels: Tensor, recipe: Recipe, clock: Stopwatch, weights: Tensor | None = None
 ) -> LatentSpace:
     """Take steps 2 to 4 on the latents *T* (n, phi) as the network gives them.
@@ -189,32 +189,32 @@ def survey(
         squared = squared_distances(latents)
         gamma = gamma_from_scale(latents, recipe.gamma_factor) if recipe.gamma == "scale" else recipe.gamma
         kernel = rbf_kernel(squared, gamma)
-        margin = fit_margin(kernel, labels, recipe.C, balanced=recipe.balanced, weights=weights)
+        svm = fit_svm(kernel, labels, recipe.C, balanced=recipe.balanced, weights=weights)
         del kernel  # as large as the distances, which the anchors still need
     with clock("anchors"):
-        anchors = choose_anchors(distances_in_place(squared), labels, margin, recipe)
+        anchors = choose_anchors(distances_in_place(squared), labels, svm, recipe)
     loss_unit = math.sqrt(gamma) if recipe.distance_units == "kernel" else 1.0
-    decision = Decision(scale, gamma, latents[margin.support], margin.coefficients, margin.intercepts)
-    return LatentSpace(latents, margin, anchors, decision, loss_unit)
+    decision = Decision(scale, gamma, latents[svm.support], svm.coefficients, svm.intercepts)
+    return LatentSpace(latents, svm, anchors, decision, loss_unit)
 
 
-def choose_anchors(distances: Tensor, labels: Tensor, margin: Margin, recipe: Recipe) -> EpochAnchors:
+def choose_anchors(distances: Tensor, labels: Tensor, svm: FittedSVM, recipe: Recipe) -> EpochAnchors:
     """Give every member of S, Q and R its anchors; a term with 0 anchors moves nobody."""
-    nobody = margin.settled[:0]
-    support = margin.support if recipe.sv_close else nobody
-    misclassified = margin.misclassified if recipe.wr_close else nobody
-    settled = margin.settled if recipe.sh_close else nobody
+    nobody = svm.settled[:0]
+    support = svm.support if recipe.sv_close else nobody
+    misclassified = svm.misclassified if recipe.wr_close else nobody
+    settled = svm.settled if recipe.sh_close else nobody
     any_class = recipe.correction_class == "any"
-    pool = margin.settled
+    pool = svm.settled
     if recipe.fallback_anchors:
-        pool = with_stand_ins(labels, margin.settled, margin.misclassified)
+        pool = with_fallback_anchors(labels, svm.settled, svm.misclassified)
     own = support_anchors(distances, labels, support, pool, recipe.sv_close)
     other = opposite_anchors(distances, labels, support, pool, recipe.sv_close)
     if recipe.support_loss == "contrast":
         own = own.only_where(other.valid.any(dim=1))  # nothing to compare with is as bad as no anchor
     return EpochAnchors(
         own,
-        correction_anchors(distances, labels, misclassified, margin.support, recipe.wr_close, any_class=any_class),
-        opposite_anchors(distances, labels, settled, margin.settled, recipe.sh_close),
+        correction_anchors(distances, labels, misclassified, svm.support, recipe.wr_close, any_class=any_class),
+        opposite_anchors(distances, labels, settled, svm.settled, recipe.sh_close),
         other,
     )

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,59 +10,15 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from lmfcn.compute.encode import Images, convolutions_in, equal_size_batches, take, to_batch, uses_bfloat16
-from lmfcn.method.anchors import Anchors, LatentSpace
+from lmfcn.method.anchors import LatentSpace
 from lmfcn.method.history import TrainingError
-from lmfcn.method.losses import Pairs, contrast_loss, correction_loss, separation_loss, support_loss
+from lmfcn.method.losses import loss_terms
 from lmfcn.method.network import TextureFCN
 from lmfcn.method.whole_batch import bytes_per_image, latents_in_pieces
 from lmfcn.recipe import Recipe
 
 MAP_BYTES = 2**28
 """Memory for the maps of a batch of all images; a larger batch is computed in pieces."""
-
-
-@dataclass(frozen=True)
-class Losses:
-    """The three terms of the loss; their sum is equation 10."""
-
-    support: Tensor
-    correction: Tensor
-    separation: Tensor
-
-    @property
-    def total(self) -> Tensor:
-        """The sum of the terms, *L*."""
-        return self.support + self.correction + self.separation
-
-
-def losses(moved: Tensor, images: Tensor, space: LatentSpace, recipe: Recipe) -> Losses:
-    """Return the three terms for some of the moving images.
-
-    Parameters
-    ----------
-    moved : Tensor (b, phi)
-        Latents of those images under the present weights, in the space of the kernel; they carry the gradient.
-    images : Tensor (b,)
-        Their indices in the training set.
-    space : LatentSpace
-        The start of the epoch; anchors are rows of its latents.
-    """
-    moved, latents = moved * space.loss_unit, space.latents * space.loss_unit
-    squared = recipe.distance == "squared"
-    own = _pairs(space.anchors.support, moved, images, latents)
-    if recipe.support_loss == "pull":
-        support = support_loss(*own, squared=squared)
-    else:
-        support = contrast_loss(own, _pairs(space.anchors.contrast, moved, images, latents), recipe.contrast_scale)
-    correction = correction_loss(*_pairs(space.anchors.correction, moved, images, latents), squared=squared)
-    separation = separation_loss(*_pairs(space.anchors.opposite, moved, images, latents))
-    return Losses(support, correction, separation)
-
-
-def _pairs(anchors: Anchors, moved: Tensor, images: Tensor, latents: Tensor) -> Pairs:
-    """Return moving latents (m, phi), anchor latents (m, k, phi) and validity (m, k) of one term."""
-    places, rows = anchors.match(images)
-    return moved[places], latents[anchors.anchor[rows]], anchors.valid[rows]
 
 
 class Head(nn.Module):
@@ -160,14 +115,14 @@ class Descent:
 
         Terms with a weight of 0 move nothing.
         """
-        anchored = space.anchors.moved if self.recipe.anchor_weight else space.margin.support[:0]
+        anchored = space.anchors.moved if self.recipe.anchor_weight else space.svm.support[:0]
         if self.head is None:
             return anchored
-        return torch.cat([anchored, space.margin.support]).unique()
+        return torch.cat([anchored, space.svm.support]).unique()
 
     def _costs_anything(self, images: Tensor, space: LatentSpace) -> bool:
         """Tell whether a term that is switched on costs something for at least one of the images (b,)."""
-        if self.head is not None and bool(torch.isin(images, space.margin.support).any()):
+        if self.head is not None and bool(torch.isin(images, space.svm.support).any()):
             return True
         return bool(self.recipe.anchor_weight) and bool(torch.isin(images, space.anchors.anchored).any())
 
@@ -194,8 +149,8 @@ class Descent:
         loss = latents.new_zeros(())
         if self.recipe.anchor_weight:
             moved = space.decision.scale.apply(latents)
-            loss = self.recipe.anchor_weight * losses(moved, images, space, self.recipe).total
-        supports = torch.isin(images, space.margin.support)
+            loss = self.recipe.anchor_weight * loss_terms(moved, images, space, self.recipe).total
+        supports = torch.isin(images, space.svm.support)
         if self.head is not None and bool(supports.any()):
             loss = loss + self.recipe.head_weight * self.head(latents[supports], self.labels[images[supports]])
         return loss

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from lmfcn.compute.encode import Images, convolutions_in, encode, refresh_and_encode
-from lmfcn.method.anchors import LatentSpace, survey
-from lmfcn.method.backpropagation import MAP_BYTES, Descent, losses
+from lmfcn.method.anchors import LatentSpace, analyse_latents
+from lmfcn.method.backpropagation import MAP_BYTES, Descent
 from lmfcn.method.history import EpochRecord, History, Stopwatch, TrainingError
 from lmfcn.method.kernel_svm import Decision, balanced_accuracy, class_numbers, has_spread
+from lmfcn.method.losses import loss_terms
 from lmfcn.method.network import TextureFCN
 from lmfcn.recipe import Recipe
 
@@ -181,7 +182,7 @@ class Training:
         with clock("encoding"):
             latents = self._encode_training_set(number)  # step 1: T
         # Steps 2-4: P, K, D; S, Q, R; A, M, G.
-        space = survey(latents, self.problem.labels, self.recipe, clock, self.problem.weights)
+        space = analyse_latents(latents, self.problem.labels, self.recipe, clock, self.problem.weights)
         score = self._validation_score(latents, space, clock)
         selected = self._select(number, score, space)
         with clock("backpropagation"):
@@ -230,7 +231,7 @@ class Training:
         if score is not None and len(self.history) > 0 and not self._is_selected(score):
             return self.selected
         network = copy.deepcopy(self.network)
-        return SelectedEpoch(epoch, score or 0.0, network, space.decision, space.margin.support)
+        return SelectedEpoch(epoch, score or 0.0, network, space.decision, space.svm.support)
 
     def _is_selected(self, score: float) -> bool:
         if self.recipe.epoch_selection == "best":
@@ -256,11 +257,11 @@ class Training:
 
     def _describe(self, space: LatentSpace, latents: Tensor) -> dict[str, Any]:
         """Return the part of an epoch's record that its latents, and its latent space, tell."""
-        margin, labels = space.margin, self.problem.labels
+        margin, labels = space.svm, self.problem.labels
         predicted = labels.clone()
         predicted[margin.misclassified] = -1  # some other class
         all_indices = torch.arange(len(labels), device=labels.device)
-        terms = losses(space.latents, all_indices, space, self.recipe)
+        terms = loss_terms(space.latents, all_indices, space, self.recipe)
         head = self.descent.head
         with torch.no_grad():
             head_loss = 0.0 if head is None else float(head(latents, labels))

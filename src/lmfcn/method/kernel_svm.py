@@ -111,7 +111,7 @@ def distances_in_place(squared: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Margin:
+class FittedSVM:
     """A fitted large-margin classifier, *f_sv*, and the three sets that it makes of the training images.
 
     Attributes
@@ -135,9 +135,9 @@ class Margin:
     intercepts: Tensor
 
 
-def fit_margin(
+def fit_svm(
     kernel: Tensor, labels: Tensor, C: float, *, balanced: bool = False, weights: Tensor | None = None
-) -> Margin:
+) -> FittedSVM:
     """Fit the SVM on a precomputed kernel *K* (n, n) and sort the images into S, Q and R.
 
     With more than two classes there is one SVM for each, against all the others; S is the union of their
@@ -175,7 +175,7 @@ def fit_margin(
     is_support = is_support.to(kernel.device)
     settled = ~wrong & ~is_support
     support = is_support.nonzero()[:, 0]
-    return Margin(support, wrong.nonzero()[:, 0], settled.nonzero()[:, 0], coefficients[support], intercepts)
+    return FittedSVM(support, wrong.nonzero()[:, 0], settled.nonzero()[:, 0], coefficients[support], intercepts)
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,60 @@ Every function takes the latents of the moving images (m, phi), which carry the 
 their anchors (m, k, phi), which are fixed points of the epoch, with a mask (m, k) of the allowed ones.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from lmfcn.method.anchors import Anchors, LatentSpace
+from lmfcn.recipe import Recipe
+
 Pairs = tuple[Tensor, Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class LossTerms:
+    """The three terms of the loss; their sum is equation 10."""
+
+    support: Tensor
+    correction: Tensor
+    separation: Tensor
+
+    @property
+    def total(self) -> Tensor:
+        """The sum of the terms, *L*."""
+        return self.support + self.correction + self.separation
+
+
+def loss_terms(moved: Tensor, images: Tensor, space: LatentSpace, recipe: Recipe) -> LossTerms:
+    """Return the three terms for some of the moving images.
+
+    Parameters
+    ----------
+    moved : Tensor (b, phi)
+        Latents of those images under the present weights, in the space of the kernel; they carry the gradient.
+    images : Tensor (b,)
+        Their indices in the training set.
+    space : LatentSpace
+        The start of the epoch; anchors are rows of its latents.
+    """
+    moved, latents = moved * space.loss_unit, space.latents * space.loss_unit
+    squared = recipe.distance == "squared"
+    own = _pairs(space.anchors.support, moved, images, latents)
+    if recipe.support_loss == "pull":
+        support = support_loss(*own, squared=squared)
+    else:
+        support = contrast_loss(own, _pairs(space.anchors.contrast, moved, images, latents), recipe.contrast_scale)
+    correction = correction_loss(*_pairs(space.anchors.correction, moved, images, latents), squared=squared)
+    separation = separation_loss(*_pairs(space.anchors.opposite, moved, images, latents))
+    return LossTerms(support, correction, separation)
+
+
+def _pairs(anchors: Anchors, moved: Tensor, images: Tensor, latents: Tensor) -> Pairs:
+    """Return moving latents (m, phi), anchor latents (m, k, phi) and validity (m, k) of one term."""
+    places, rows = anchors.match(images)
+    return moved[places], latents[anchors.anchor[rows]], anchors.valid[rows]
 
 
 def support_loss(moved: Tensor, anchors: Tensor, valid: Tensor, *, squared: bool = True) -> Tensor:

@@ -168,8 +168,8 @@ def illustrative_epoch(spaces: list[LatentSpace]) -> int:
     That epoch shows all three kinds of anchors well. Without such an epoch, the last one is returned.
     """
     enough = len(spaces[0].latents) // 2
-    epochs = [epoch for epoch, space in enumerate(spaces) if len(space.margin.settled) >= enough]
-    return max(epochs, key=lambda epoch: len(spaces[epoch].margin.misclassified), default=len(spaces) - 1)
+    epochs = [epoch for epoch, space in enumerate(spaces) if len(space.svm.settled) >= enough]
+    return max(epochs, key=lambda epoch: len(spaces[epoch].svm.misclassified), default=len(spaces) - 1)
 
 
 def draw_space(axes: Axes, space: LatentSpace, labels: np.ndarray, limits: Limits) -> None:
@@ -184,7 +184,7 @@ def draw_space(axes: Axes, space: LatentSpace, labels: np.ndarray, limits: Limit
         first, second, values, levels=[-1, 0, 1], colors=INK, linewidths=[0.6, 1.2, 0.6], linestyles=["--", "-", "--"]
     )
     latents = space.latents.cpu().numpy()
-    is_support = np.isin(np.arange(len(latents)), space.margin.support.cpu().numpy())
+    is_support = np.isin(np.arange(len(latents)), space.svm.support.cpu().numpy())
     # One size at a time: the SVG then holds every symbol once, not once per image.
     for large, size in ((False, 16.0), (True, 60.0)):
         for number, (color, marker) in enumerate(zip(CLASS_COLORS, CLASS_MARKERS, strict=True)):
@@ -225,7 +225,7 @@ def anchor_figure(space: LatentSpace, labels: np.ndarray, limits: Limits, k: int
 
 
 def _anchor_kinds(space: LatentSpace, labels: np.ndarray, k: int) -> list[AnchorKind]:
-    classes, margin = torch.from_numpy(labels).to(space.latents.device), space.margin
+    classes, margin = torch.from_numpy(labels).to(space.latents.device), space.svm
     distances = distances_in_place(squared_distances(space.latents))
     return [
         AnchorKind(

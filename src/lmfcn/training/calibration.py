@@ -34,7 +34,7 @@ def fit_inverse_temperature(scores: Tensor, labels: Tensor) -> float:
     return float(_best_inverse_temperatures(to_logits(scores)[None], labels))
 
 
-def likeliest(candidates: Tensor, labels: Tensor) -> int:
+def select_most_likely(candidates: Tensor, labels: Tensor) -> int:
     """Return which scores (n_candidates, m, n_scores) make the classes (m,) most likely.
 
     Each candidate is judged under its own best inverse_temperature; the first one wins a tie.

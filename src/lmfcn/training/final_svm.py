@@ -10,16 +10,16 @@ from torch import Tensor
 from lmfcn.compute.resources import to_cpu_double, to_like
 from lmfcn.method.kernel_svm import (
     Decision,
+    FittedSVM,
     LatentScale,
-    Margin,
-    fit_margin,
+    fit_svm,
     gamma_from_scale,
     latent_scale,
     rbf_kernel,
     squared_distances,
 )
 from lmfcn.recipe import Recipe
-from lmfcn.training.calibration import likeliest
+from lmfcn.training.calibration import select_most_likely
 
 SHRINKAGE = 0.3
 """Share of the covariance that is taken as equal in all directions, which few images cannot measure."""
@@ -105,7 +105,7 @@ GAMMA_FACTORS = (1.0, 0.3, 0.1, 3.0)
 """What cross-validation tries where latents are not whitened, as factors on the recipe' own C and gamma; the recipe
 themselves come first."""
 
-ALWAYS = -1
+NEVER_HELD_OUT = -1
 """The fold of images that are in every training part."""
 
 KernelOf = Callable[[Tensor], Tensor]
@@ -113,7 +113,7 @@ KernelOf = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Rule:
+class SVMCandidate:
     """How to fit an SVM: in which space of the latents, with which price and which width of the kernel.
 
     Attributes
@@ -135,26 +135,26 @@ class Rule:
     balanced: bool = False
     weights: Tensor | None = field(default=None, compare=False)
 
-    def fit(self, kernel: Tensor, labels: Tensor, part: Tensor | None = None) -> Margin:
+    def fit(self, kernel: Tensor, labels: Tensor, part: Tensor | None = None) -> FittedSVM:
         """Fit on a whole kernel, or on the images that `part` lists."""
         weights = self.weights
         if part is not None:
             kernel, labels = kernel[part[:, None], part], labels[part]
             weights = None if weights is None else weights[part]
-        return fit_margin(kernel, labels, self.C, balanced=self.balanced, weights=weights)
+        return fit_svm(kernel, labels, self.C, balanced=self.balanced, weights=weights)
 
 
-def rules_of(recipe: Recipe, weights: Tensor | None = None) -> list[Rule]:
+def svm_candidates(recipe: Recipe, weights: Tensor | None = None) -> list[SVMCandidate]:
     """Return the rules that cross-validation may choose from; the recipe' own comes first.
 
     Whitened latents have a scale of their own that fits every set we measured, and nothing is left to choose; without
     `refit` nothing may be chosen.
     """
-    own = Rule(recipe.C, 1.0, recipe.whiten, recipe.balanced, weights)
+    own = SVMCandidate(recipe.C, 1.0, recipe.whiten, recipe.balanced, weights)
     return [own] if recipe.whiten or not recipe.refit else grid(own, C_FACTORS, GAMMA_FACTORS)
 
 
-def grid(rule: Rule, c_factors: Sequence[float], gamma_factors: Sequence[float]) -> list[Rule]:
+def grid(rule: SVMCandidate, c_factors: Sequence[float], gamma_factors: Sequence[float]) -> list[SVMCandidate]:
     """Return a rule with all these factors on its C and gamma."""
     return [
         replace(rule, C=rule.C * c_factor, gamma_factor=rule.gamma_factor * gamma_factor)
@@ -172,7 +172,7 @@ class FinalSVM:
     decision : Decision
     support : Tensor (n_support,)
         Rows of its support vectors, ascending.
-    rule : Rule
+    rule : SVMCandidate
         The one that was chosen.
     held_out : Tensor (m,)
         Rows that were scored by SVMs that had not learnt from them.
@@ -182,12 +182,14 @@ class FinalSVM:
 
     decision: Decision
     support: Tensor
-    rule: Rule
+    rule: SVMCandidate
     held_out: Tensor
     held_out_scores: Tensor
 
 
-def fit_final_svm(latents: Tensor, labels: Tensor, folds: Tensor, recipe: Recipe, rules: Sequence[Rule]) -> FinalSVM:
+def fit_final_svm(
+    latents: Tensor, labels: Tensor, folds: Tensor, recipe: Recipe, rules: Sequence[SVMCandidate]
+) -> FinalSVM:
     """Fit the SVM on all latents, after cross-validation that scores every image of a fold.
 
     Parameters
@@ -197,12 +199,12 @@ def fit_final_svm(latents: Tensor, labels: Tensor, folds: Tensor, recipe: Recipe
     labels : Tensor (n,)
         Classes 0, 1, ...
     folds : Tensor (n,)
-        Each image's fold, or ALWAYS; every class must be left when a fold is taken away. With training
+        Each image's fold, or NEVER_HELD_OUT; every class must be left when a fold is taken away. With training
         images in every part and validation images in the folds, an SVM is judged by images that the networks
         have not seen.
     recipe : Recipe
         Tell whether latents are standardised, and their gamma.
-    rules : sequence of Rule
+    rules : sequence of SVMCandidate
         Of these the one under which the held-out classes are most likely.
     """
     spaces = _Spaces(latents, labels, recipe)
@@ -211,7 +213,7 @@ def fit_final_svm(latents: Tensor, labels: Tensor, folds: Tensor, recipe: Recipe
     gamma = space.gamma * rule.gamma_factor
     margin = rule.fit(rbf_kernel(space.squared, gamma), labels)
     decision = Decision(space.scale, gamma, space.latents[margin.support], margin.coefficients, margin.intercepts)
-    return FinalSVM(decision, margin.support, rule, (folds != ALWAYS).nonzero()[:, 0], scores)
+    return FinalSVM(decision, margin.support, rule, (folds != NEVER_HELD_OUT).nonzero()[:, 0], scores)
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,7 @@ class _Spaces:
         self._plain: _Space | None = None
         self._last: tuple[float, Tensor] | None = None
 
-    def of(self, rule: Rule, part: Tensor | None = None) -> _Space:
+    def of(self, rule: SVMCandidate, part: Tensor | None = None) -> _Space:
         """Return the space of a rule. Whitening depends on labels, so it is another one for every `part`."""
         if rule.whiten:
             self._last = None  # an n x n matrix that nobody needs any more
@@ -241,7 +243,7 @@ class _Spaces:
             self._plain = self._measured(None, whiten=False)
         return self._plain
 
-    def kernel(self, rule: Rule, part: Tensor) -> Tensor:
+    def kernel(self, rule: SVMCandidate, part: Tensor) -> Tensor:
         """Return the kernel (n, n) of a rule; plain ones with the same gamma share theirs if they come in a row."""
         if rule.whiten:
             space = self.of(rule, part)
@@ -272,7 +274,9 @@ def fixed(kernel: Tensor) -> KernelOf:
     return lambda _: kernel
 
 
-def choose_rule(candidates: Iterable[tuple[Rule, KernelOf]], labels: Tensor, folds: Tensor) -> tuple[Rule, Tensor]:
+def choose_rule(
+    candidates: Iterable[tuple[SVMCandidate, KernelOf]], labels: Tensor, folds: Tensor
+) -> tuple[SVMCandidate, Tensor]:
     """Return the rule with the likeliest held-out scores (the first one on a tie), and honest held-out scores.
 
     Scores of the chosen rule would flatter it, because it was chosen by them: each fold is scored under the rule
@@ -280,12 +284,12 @@ def choose_rule(candidates: Iterable[tuple[Rule, KernelOf]], labels: Tensor, fol
 
     Parameters
     ----------
-    candidates : iterable of (Rule, KernelOf)
+    candidates : iterable of (SVMCandidate, KernelOf)
         Rules, each with its kernel (n, n), which may depend on what is learnt from.
     labels, folds : Tensor (n,)
         As for `fit_final_svm`. If no image is in a fold, the first rule is returned, without scores.
     """
-    held_out = folds != ALWAYS
+    held_out = folds != NEVER_HELD_OUT
     labels_out, folds_out = labels[held_out], folds[held_out]
     rules, scores = [], []
     for rule, kernel_of in candidates:
@@ -298,14 +302,14 @@ def choose_rule(candidates: Iterable[tuple[Rule, KernelOf]], labels: Tensor, fol
     for fold in folds_out.unique().tolist() if len(rules) > 1 else []:
         mine = folds_out == fold
         others = ~mine if bool((~mine).any()) else mine
-        honest[mine] = tried[likeliest(tried[:, others], labels_out[others]), mine]
-    return rules[likeliest(tried, labels_out)], honest
+        honest[mine] = tried[select_most_likely(tried[:, others], labels_out[others]), mine]
+    return rules[select_most_likely(tried, labels_out)], honest
 
 
-def _held_out_scores(rule: Rule, kernel_of: KernelOf, labels: Tensor, folds: Tensor) -> Tensor:
-    """Return scores (n, n_scores), each from an SVM on the other folds; those of ALWAYS mean nothing."""
+def _held_out_scores(rule: SVMCandidate, kernel_of: KernelOf, labels: Tensor, folds: Tensor) -> Tensor:
+    """Return scores (n, n_scores), each from an SVM on the other folds; those of NEVER_HELD_OUT mean nothing."""
     parts = []
-    for fold in folds[folds != ALWAYS].unique().tolist():
+    for fold in folds[folds != NEVER_HELD_OUT].unique().tolist():
         mine, others = (folds == fold).nonzero()[:, 0], (folds != fold).nonzero()[:, 0]
         kernel = kernel_of(others)
         margin = rule.fit(kernel, labels, others)

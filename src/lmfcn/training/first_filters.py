@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import unfold
 
-from lmfcn.compute.encode import Images, equal_size_batches, spread_out, take, to_batch
+from lmfcn.compute.encode import Images, equal_size_batches, evenly_spaced, take, to_batch
 from lmfcn.compute.resources import CPU, to_cpu_double, to_like
 from lmfcn.method.network import TextureFCN
 
@@ -84,7 +84,7 @@ def inverse_root(covariance: Tensor, damping: float) -> Tensor:
 
 def _patches(images: Images, size: int) -> Iterator[Tensor]:
     """Go through the patches (m, c * size^2), image by image."""
-    chosen = spread_out(len(images), _MOST_IMAGES)
+    chosen = evenly_spaced(len(images), _MOST_IMAGES)
     for part in equal_size_batches(images, chosen, 1):
         pixels = to_batch(take(images, part), CPU)  # some devices have no double precision
         height, width = pixels.shape[2:]

@@ -20,12 +20,12 @@ from lmfcn.method.network import TextureFCN
 from lmfcn.model import Calibration, HeldOut, Networks, TextureModel, probabilities
 from lmfcn.recipe import Recipe
 from lmfcn.training.calibration import calibrate, equal_prior_shift
-from lmfcn.training.final_svm import ALWAYS, FinalSVM, Rule, fit_final_svm, rules_of
+from lmfcn.training.final_svm import NEVER_HELD_OUT, FinalSVM, SVMCandidate, fit_final_svm, svm_candidates
 from lmfcn.training.first_filters import decorrelation
 from lmfcn.training.phases import (
     FitOptions,
     all_images,
-    how_to_go_on,
+    how_to_resume,
     image_weights,
     new_network,
     refit,
@@ -189,7 +189,7 @@ def fit_model(data: TrainingData, options: FitOptions) -> Fitted:
             members = _members(untrained, refitted, all_images(data), options)
             final, rows = _fitted_again(final, data, options, Networks(members))
     except KeyboardInterrupt as interrupt:
-        interrupt.add_note(how_to_go_on(options))
+        interrupt.add_note(how_to_resume(options))
         raise
     held_out = data.validation is not None
     decision, calibration = calibrated(final, rows.labels, options.recipe.prior_shift, held_out=held_out)
@@ -276,16 +276,16 @@ def _final_svm(
     random = np.random.default_rng([options.seed, 2])
     train = _encoded(networks, data.train, options)
     if data.validation is None:
-        return _fit(train, judging_folds(data.train.numbers, random, data.train.groups), options), train
+        return _fit(train, cross_validation_folds(data.train.numbers, random, data.train.groups), options), train
     validation = _encoded(networks, data.validation, options)
     rows = train.followed_by(validation)
     if options.recipe.refit:
         folds = make_folds(data.validation.numbers, N_FOLDS, random, data.validation.groups)
-        return _fit(rows, np.concatenate([np.full(len(train), ALWAYS), folds]), options), rows
-    selected, (rule,) = trained[0].selected, rules_of(options.recipe)
+        return _fit(rows, np.concatenate([np.full(len(train), NEVER_HELD_OUT), folds]), options), rows
+    selected, (rule,) = trained[0].selected, svm_candidates(options.recipe)
     decision, support = selected.decision, selected.support
     if options.one_vs_all or options.recipe.keep_untrained or rule.whiten:
-        of_training = _fit(train, np.full(len(train), ALWAYS), options)
+        of_training = _fit(train, np.full(len(train), NEVER_HELD_OUT), options)
         decision, support = of_training.decision, of_training.support
     held_out = torch.arange(len(train), len(rows), device=options.device)
     return FinalSVM(decision, support, rule, held_out, decision.scores(validation.latents)), rows
@@ -301,7 +301,7 @@ def _fitted_again(
     rows = _encoded(networks, data.train, options)
     if data.validation is not None:
         rows = rows.followed_by(_encoded(networks, data.validation, options))
-    again = _fit(rows, np.full(len(rows), ALWAYS), options, [final.rule])
+    again = _fit(rows, np.full(len(rows), NEVER_HELD_OUT), options, [final.rule])
     return replace(final, decision=again.decision, support=again.support), rows
 
 
@@ -310,18 +310,20 @@ def _encoded(networks: Networks, data: LabelledImages, options: FitOptions) -> _
     return _Rows(latents, torch.from_numpy(data.numbers).to(options.device), data.positions)
 
 
-def _fit(rows: _Rows, folds: np.ndarray, options: FitOptions, rules: Sequence[Rule] | None = None) -> FinalSVM:
+def _fit(rows: _Rows, folds: np.ndarray, options: FitOptions, rules: Sequence[SVMCandidate] | None = None) -> FinalSVM:
     if rules is None:
-        rules = rules_of(options.recipe, image_weights(options, rows.labels))
+        rules = svm_candidates(options.recipe, image_weights(options, rows.labels))
     return fit_final_svm(rows.latents, rows.labels, torch.from_numpy(folds).to(options.device), options.recipe, rules)
 
 
-def judging_folds(numbers: np.ndarray, random: np.random.Generator, groups: np.ndarray | None = None) -> np.ndarray:
+def cross_validation_folds(
+    numbers: np.ndarray, random: np.random.Generator, groups: np.ndarray | None = None
+) -> np.ndarray:
     """Return the folds (n,) by which SVMs on all these images are judged; each can be taken away."""
-    return _leaving_every_class(make_folds(numbers, N_FOLDS, random, groups), numbers, groups)
+    return _keep_every_class(make_folds(numbers, N_FOLDS, random, groups), numbers, groups)
 
 
-def _leaving_every_class(folds: np.ndarray, numbers: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
+def _keep_every_class(folds: np.ndarray, numbers: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
     """Return folds of which each can be taken away: a class that lies in one fold alone stays in every part.
 
     The groups of its images stay with it.
@@ -331,9 +333,9 @@ def _leaving_every_class(folds: np.ndarray, numbers: np.ndarray, groups: np.ndar
     while changed:
         changed = False
         for number in np.unique(numbers):
-            taken_away = np.unique(folds[(numbers == number) & (folds != ALWAYS)])
-            if len(taken_away) == 1 and not ((numbers == number) & (folds == ALWAYS)).any():
-                folds[np.isin(groups, groups[numbers == number])] = ALWAYS
+            taken_away = np.unique(folds[(numbers == number) & (folds != NEVER_HELD_OUT)])
+            if len(taken_away) == 1 and not ((numbers == number) & (folds == NEVER_HELD_OUT)).any():
+                folds[np.isin(groups, groups[numbers == number])] = NEVER_HELD_OUT
                 changed = True
     return folds
 

@@ -20,7 +20,7 @@ from lmfcn.method.network import TextureFCN
 from lmfcn.method.one_vs_all import one_against_all, train_side_by_side
 from lmfcn.recipe import Recipe
 from lmfcn.training.checkpoints import Checkpoints
-from lmfcn.training.final_svm import ALWAYS, fit_final_svm, rules_of
+from lmfcn.training.final_svm import NEVER_HELD_OUT, fit_final_svm, svm_candidates
 from lmfcn.training.first_filters import decorrelate_first_filters
 from lmfcn.util.progress import Advance, epoch_progress, progress_note
 
@@ -135,7 +135,7 @@ def resumed_options(options: FitOptions, checkpoints: Checkpoints) -> tuple[FitO
     return replace(options, checkpoints=checkpoints, threads=checkpoints.threads or options.threads), notes
 
 
-def how_to_go_on(options: FitOptions) -> str:
+def how_to_resume(options: FitOptions) -> str:
     """Say how an interrupted fit goes on."""
     if options.checkpoints is None:
         return "Give checkpoint_dir to be able to go on after an interruption."
@@ -172,7 +172,10 @@ class _JudgeByFinalSVM:
     validation_untrained: Tensor | None
 
     def __call__(self, latents: Tensor, validation_latents: Tensor, space: LatentSpace) -> Tensor:  # noqa: ARG002
-        in_no_fold, own_rule = torch.full_like(self.labels, ALWAYS), rules_of(self.recipe, self.weights)[:1]
+        in_no_fold, own_rule = (
+            torch.full_like(self.labels, NEVER_HELD_OUT),
+            svm_candidates(self.recipe, self.weights)[:1],
+        )
         features = _side_by_side(self.untrained, latents)
         decision = fit_final_svm(features, self.labels, in_no_fold, self.recipe, own_rule).decision
         return decision.scores(_side_by_side(self.validation_untrained, validation_latents))
@@ -281,7 +284,7 @@ def _run_interruptible(training: Training, options: FitOptions) -> Trained:
 def _interrupted(
     selected: SelectedEpoch, history: History[EpochRecord], last_epoch: int, options: FitOptions
 ) -> Trained:
-    message = f"Interrupted after epoch {last_epoch}; epoch {selected.epoch} is selected. {how_to_go_on(options)}"
+    message = f"Interrupted after epoch {last_epoch}; epoch {selected.epoch} is selected. {how_to_resume(options)}"
     return Trained(selected, history, message, interrupted=True)
 
 
