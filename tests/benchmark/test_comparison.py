@@ -165,7 +165,7 @@ def test_every_method_has_its_place_in_the_order():
     assert len(RUN_ORDER) == len(METHODS)
     assert choose_methods(["all"]) == list(RUN_ORDER)
     assert set(choose_methods(DEFAULT_METHODS)) == set(DEFAULT_METHODS)
-    assert choose_methods(["LMFCN,paper's preset"]) == ["LMFCN (paper)"]
+    assert choose_methods(["lmfcn (PAPER),LMFCN,untrained"]) == ["LMFCN, untrained", "LMFCN (paper)"]
 
 
 @pytest.mark.parametrize(

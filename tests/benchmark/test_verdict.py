@@ -185,7 +185,7 @@ def test_among_equals_the_best_by_chance_is_seldom_called_better():
 def test_other_splits_and_nothing_are_refused():
     with pytest.raises(ValueError, match="measured on the same splits"):
         make_verdict([*BEST, *NEAR[:4]])
-    with pytest.raises(ValueError, match="no run to make_verdict"):
+    with pytest.raises(ValueError, match="no run to judge"):
         make_verdict([])
 
 
