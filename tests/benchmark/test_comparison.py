@@ -266,5 +266,5 @@ def test_a_row_of_text_for_each_run():
     heading, first, *rest = as_csv([*NEAR, *BEST]).splitlines()
     assert heading.startswith("task,method,seed,test_balanced_accuracy,")
     assert first.startswith("steel,CNN-CE,0,0.91,0.9,1.0,3000,1000,1000,120.0,,")
-    assert first.endswith(",division 0,{}")
+    assert first.endswith(",split 0,{}")
     assert len(rest) == 9
