@@ -6,7 +6,7 @@ The study tells in which epoch of which run the CNN's validation accuracy was be
 as good. The best of a hundred epochs on a hundred images is mostly luck, so the same is told for the CNN's plateau, the
 mean of its last twenty epochs: when did each first get there? The study's seconds are worth little where other work
 shared the machine, so the seconds of an epoch are measured here: on seed 0 of every task LMFCN's epochs before the
-closing ones, one after the other as they become cheaper, and two epochs of the CNN, which all cost the same. Run it on
+refit epochs, one after the other as they become cheaper, and two epochs of the CNN, which all cost the same. Run it on
 a machine that has nothing else to do. A line of JSON per task.
 """
 

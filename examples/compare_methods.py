@@ -1,4 +1,4 @@
-"""What `lmfcn compare my_images` does, as code: every method on the same divisions, and a verdict.
+"""What `lmfcn compare my_images` does, as code: every method on the same splits, and a verdict.
 
 python examples/compare_methods.py my_images
 

@@ -1,4 +1,4 @@
-"""What every comparator must do, whatever it computes."""
+"""What every baseline must do, whatever it computes."""
 
 import pickle
 

@@ -165,7 +165,7 @@ def test_every_method_has_its_place_in_the_order():
     assert len(RUN_ORDER) == len(METHODS)
     assert choose_methods(["all"]) == list(RUN_ORDER)
     assert set(choose_methods(DEFAULT_METHODS)) == set(DEFAULT_METHODS)
-    assert choose_methods(["LMFCN,paper's preset"]) == ["LMFCN (paper)"]
+    assert choose_methods(["lmfcn (PAPER),LMFCN,untrained"]) == ["LMFCN, untrained", "LMFCN (paper)"]
 
 
 @pytest.mark.parametrize(
@@ -266,5 +266,5 @@ def test_a_row_of_text_for_each_run():
     heading, first, *rest = as_csv([*NEAR, *BEST]).splitlines()
     assert heading.startswith("task,method,seed,test_balanced_accuracy,")
     assert first.startswith("steel,CNN-CE,0,0.91,0.9,1.0,3000,1000,1000,120.0,,")
-    assert first.endswith(",division 0,{}")
+    assert first.endswith(",split 0,{}")
     assert len(rest) == 9

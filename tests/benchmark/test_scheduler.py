@@ -237,6 +237,13 @@ def test_lines_without_a_digest_count_as_done(tmp_path, counted):
     assert asked.digest(RunKey("tiny", "gone", 0)) is None
 
 
+def test_digests_with_candidates_are_those_of_earlier_versions(tmp_path):
+    asked = scheduler.Study({"gaussians": tiny}, ["CNN-CE"], [0], tmp_path / "runs.jsonl", study.CHANGES)
+    assert asked.digest(RunKey("gaussians", "CNN-CE", 0)) == "7cf6e3cb180a72bc74d256f399fbfd2f"
+    written = read_runs(BENCHMARKS / "study.jsonl")[RunKey("gaussians", "CNN-CE", 0)]
+    assert written.digest in (None, asked.digest(written.key))
+
+
 def test_without_a_tuning_seed_nothing_is_tuned(tmp_path, monkeypatch):
     choices = []
     monkeypatch.setattr(scheduler, "measure", lambda *arguments: choices.append(arguments[2]) or iter([]))

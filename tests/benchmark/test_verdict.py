@@ -11,7 +11,7 @@ from lmfcn.benchmark.verdict import complete_repeats, make_verdict, shared_runs
 def runs_of(method, scores, seconds=1.0, n_test=1000, **more):
     more = {"n_validation": 1000, **more}
     return [
-        Run("steel", method, seed, 1.0, 0.9, score, 3000, n_test, seconds, split=f"division {seed}", **more)
+        Run("steel", method, seed, 1.0, 0.9, score, 3000, n_test, seconds, split=f"split {seed}", **more)
         for seed, score in enumerate(scores)
     ]
 
@@ -24,7 +24,7 @@ WORST = runs_of("LBP", [0.71, 0.73, 0.72, 0.72, 0.72])
 def test_the_differences_and_p_values_by_hand():
     verdict = make_verdict([*WORST, *NEAR, *BEST])
     assert verdict.winner == "CNN-CE"
-    assert [rival.method for rival in verdict.others] == ["GLCM", "LBP"]
+    assert [other.method for other in verdict.others] == ["GLCM", "LBP"]
     near, worst = verdict.others
     # Differences 0.02, 0, 0.03, -0.01, 0.01: mean 0.01, deviation 0.0158114; t = 0.01 / (0.0158114 sqrt(1/5 + 1/4))
     # = 0.942809, whose two-sided p with 4 degrees of freedom is 0.399; of three pairs it is the last.
@@ -70,7 +70,7 @@ def test_all_level_and_few_repeats_advise_more():
 def test_one_or_two_repeats_say_nothing_about_chance(n, start):
     verdict = make_verdict([*BEST[:n], *WORST[:n]])
     assert verdict.sentences[1] == f"{start} to tell whether that is more than chance."
-    assert [rival.method for rival in verdict.indistinguishable] == ["LBP"]
+    assert [other.method for other in verdict.indistinguishable] == ["LBP"]
     assert verdict.sentences[2] == "One fit of CNN-CE took 2.0 min of computing."
     assert "--repeats 10" in verdict.sentences[3]
     tied = make_verdict([*runs_of("GLCM", [0.9] * n), *runs_of("LBP", [0.9] * n)])
@@ -135,22 +135,22 @@ def test_times_that_are_about_the_same_are_not_compared():
 def test_the_interval_is_of_the_same_test_as_the_p_value():
     # The difference of one of twelve test images each time: its interval holds zero, and the p-value is above 0.05.
     scores = [10 / 12, 11 / 12, 9 / 12]
-    (rival,) = make_verdict(
+    (other,) = make_verdict(
         [*runs_of("a", [one + 1 / 12 for one in scores], n_test=12), *runs_of("b", scores, n_test=12)]
     ).others
-    assert rival.behind.low < 0 < rival.behind.mean < rival.behind.high
+    assert other.behind.low < 0 < other.behind.mean < other.behind.high
     # Taken to vary by 1/12: the interval is 4.302653 * sqrt(1/3 + 12/4000) / 12 to both sides.
-    assert rival.behind.high - rival.behind.mean == pytest.approx(4.302653 * math.sqrt(1 / 3 + 12 / 4000) / 12)
-    assert rival.p_value > 0.2
+    assert other.behind.high - other.behind.mean == pytest.approx(4.302653 * math.sqrt(1 / 3 + 12 / 4000) / 12)
+    assert other.p_value > 0.2
 
 
 def test_one_image_of_a_rare_class_makes_a_large_step():
     # 18 images of one class, 2 of the other: an image of the latter moves the mean of both by 1 / (2 * 2).
     rare = {"n_test": 20, "test_classes": [0] * 18 + [1] * 2}
     ours, theirs = [0.95, 0.90, 1.0], [0.70, 0.65, 0.75]
-    (rival,) = make_verdict([*runs_of("a", ours, **rare), *runs_of("b", theirs, **rare)]).others
-    assert rival.p_value == pytest.approx(paired_p_value(ours, theirs, test_to_train=20 / 4000, resolution=1 / 4))
-    assert rival.p_value > 0.2
+    (other,) = make_verdict([*runs_of("a", ours, **rare), *runs_of("b", theirs, **rare)]).others
+    assert other.p_value == pytest.approx(paired_p_value(ours, theirs, test_to_train=20 / 4000, resolution=1 / 4))
+    assert other.p_value > 0.2
     (sure,) = make_verdict([*runs_of("a", ours, n_test=20), *runs_of("b", theirs, n_test=20)]).others
     assert sure.p_value < 0.02
 
@@ -185,7 +185,7 @@ def test_among_equals_the_best_by_chance_is_seldom_called_better():
 def test_other_splits_and_nothing_are_refused():
     with pytest.raises(ValueError, match="measured on the same splits"):
         make_verdict([*BEST, *NEAR[:4]])
-    with pytest.raises(ValueError, match="no run to make_verdict"):
+    with pytest.raises(ValueError, match="no run to judge"):
         make_verdict([])
 
 

@@ -50,7 +50,7 @@ def test_the_report_shows_everything_and_needs_nothing(trained):
     page = (trained[1] / "report.html").read_text()
     without_pictures = re.sub(r"data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+", "", page)
     assert not re.findall(r"(?:https?:)?//[a-z]", without_pictures)
-    for title in ("How good it is", "taken for what", "probabilities right", "hardest images", "latent space"):
+    for title in ("Accuracy", "Confusion matrix", "probabilities right", "hardest images", "latent space"):
         assert title in page
     assert page.count("data:image/") == 5
 
@@ -205,8 +205,8 @@ def test_class_weights_of_labels_with_signs():
 def test_closing_epochs_are_told_and_can_be_left_out(command, trees, tmp_path):
     few = ("--epochs", "2", "--passes", "1", "--latent-dim", "2", "--no-gallery", "-o", tmp_path / "model.lmfcn")
     for more, stderr, shown in (
-        ((), "selected, then refitted on all images", "and then it learnt from those too"),
-        (("--closing-epochs", "0"), "selected, ", "and helped to fit the last SVM"),
+        ((), "selected, then refitted on all images", ", then refitted on all of them"),
+        (("--closing-epochs", "0"), "selected, ", "which also helped to fit the final SVM"),
     ):
         code, stdout, _ = command("train", trees, *few, *more)
         assert code == 0

@@ -91,7 +91,7 @@ def test_nothing_that_trains_has_no_curves(outcome, tmp_path):
 
 
 def test_confusions_and_calibration_are_told_in_words(page):
-    assert "3 of 24 wrong: bark &amp; co taken for wood 3 of 12 times." in page
+    assert "3 of 24 wrong: bark &amp; co predicted as wood 3 of 12 times." in page
     assert page.count("ECE 0.025: 90 % sure on average, 88 % right.") == 2 * len(SCORES)  # below it and as its alt
     assert "support vectors of the epoch&#39;s SVM in every epoch, one line per repeat: LMFCN, from 40 to 15" in page
 

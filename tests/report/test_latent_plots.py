@@ -92,11 +92,11 @@ def test_training_curves_show_the_recorded_values(fitted):
 
 
 def test_closing_epochs_go_on_behind_the_others(fitted):
-    closing = fitted.closing_history_
-    figure = training_curves(fitted.history_, fitted.best_epoch_, refit=closing)
+    refit = fitted.closing_history_
+    figure = training_curves(fitted.history_, fitted.best_epoch_, refit=refit)
     accuracies, counts, losses = figure.axes
     assert [list(line.get_xdata()) for line in counts.lines[:2]] == [[0, 1], [1, 2]]
-    assert list(counts.lines[1].get_ydata()) == closing.column("n_support")
+    assert list(counts.lines[1].get_ydata()) == refit.column("n_support")
     for axes in (accuracies, counts, losses):
         assert "all images" in [text.get_text() for text in axes.texts]
     assert [text.get_text() for text in accuracies.get_legend().get_texts()] == ["training", "validation"]

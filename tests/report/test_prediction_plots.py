@@ -53,8 +53,8 @@ def test_an_empty_class_and_names_with_dollars_can_be_drawn():
 def test_the_most_frequent_confusions_come_first():
     counts = np.array([[4, 1, 0], [3, 2, 5], [0, 0, 7]])
     assert frequent_confusions(counts, ["a", "b", "c"], most=2) == [
-        "b taken for c 5 of 10 times",
-        "b taken for a 3 of 10 times",
+        "b predicted as c 5 of 10 times",
+        "b predicted as a 3 of 10 times",
     ]
     assert frequent_confusions(np.eye(3, dtype=int), ["a", "b", "c"]) == []
 
@@ -101,7 +101,7 @@ def test_a_method_with_an_older_run_is_left_out():
 def test_every_picture_says_what_it_shows():
     answers = pooled_predictions(RUNS, ["LBP"])
     (matrix,), (diagram,) = confusion_pictures(answers), calibration_pictures(answers)
-    assert matrix.alt == "Confusion matrix of LBP: 3 of 24 wrong: bark & co taken for wood 3 of 12 times."
+    assert matrix.alt == "Confusion matrix of LBP: 3 of 24 wrong: bark & co predicted as wood 3 of 12 times."
     assert diagram.caption == "ECE 0.025: 90 % sure on average, 88 % right."
     assert matrix.address.startswith("data:image/svg+xml;base64,")
 

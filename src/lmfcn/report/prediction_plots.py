@@ -69,13 +69,13 @@ def frequent_confusions(counts: np.ndarray, classes: Sequence[str], most: int = 
     Examples
     --------
     >>> frequent_confusions(np.array([[8, 2], [0, 10]]), ["bark", "wood"])
-    ['bark taken for wood 2 of 10 times']
+    ['bark predicted as wood 2 of 10 times']
     """
     wrong = counts * (1 - np.eye(len(counts), dtype=int))
     order = np.argsort(-wrong, axis=None, kind="stable")[:most]
     pairs = [(row, column) for row, column in zip(*np.unravel_index(order, wrong.shape), strict=True)]
     return [
-        f"{classes[row]} taken for {classes[column]} {wrong[row, column]} of {counts[row].sum()} times"
+        f"{classes[row]} predicted as {classes[column]} {wrong[row, column]} of {counts[row].sum()} times"
         for row, column in pairs
         if wrong[row, column]
     ]
