@@ -82,9 +82,6 @@ def test_the_first_epoch_is_nearly_the_same_in_both(textures):
     assert records[0].support_loss == pytest.approx(records[1].support_loss, rel=0.1)
 
 
-CPU_encode = torch.device("cpu")
-
-
 @pytest.fixture
 def network(generator):
     return TextureFCN(2, 5, widths=(4, 6), generator=generator)
@@ -94,7 +91,7 @@ def network(generator):
 def test_pixels_are_scaled_by_the_range_of_their_type(dtype, largest):
     images = np.full((1, 8, 8, 3), largest, dtype=dtype)
     images[0, 2, 5, 1] = 0
-    batch = to_batch(images, CPU_encode)
+    batch = to_batch(images, CPU)
     assert batch.dtype == torch.float32
     assert batch.shape == (1, 3, 8, 8)
     assert batch[0, 1, 2, 5] == 0
@@ -103,7 +100,7 @@ def test_pixels_are_scaled_by_the_range_of_their_type(dtype, largest):
 
 def test_arrays_that_run_backwards_can_be_read(random):
     images = some_images(random, 3)
-    assert torch.equal(to_batch(images[:, ::-1], CPU_encode), to_batch(images, CPU_encode).flip(2))
+    assert torch.equal(to_batch(images[:, ::-1], CPU), to_batch(images, CPU).flip(2))
 
 
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
@@ -111,15 +108,15 @@ def test_read_only_images_are_left_alone(random, dtype):
     images = some_images(random, 3, dtype)
     images.setflags(write=False)
     before = images.copy()
-    to_batch(images, CPU_encode).mul_(0)
+    to_batch(images, CPU).mul_(0)
     assert np.array_equal(images, before)
 
 
 def test_encoding_many_is_encoding_each(network, random):
     images = some_images(random, 70)
     network.eval()
-    one_by_one = torch.cat([network(to_batch(image[None], CPU_encode)) for image in images]).detach()
-    latents = encode(network, images, CPU_encode)
+    one_by_one = torch.cat([network(to_batch(image[None], CPU)) for image in images]).detach()
+    latents = encode(network, images, CPU)
     torch.testing.assert_close(latents, one_by_one)
     assert not latents.requires_grad
 
@@ -127,26 +124,26 @@ def test_encoding_many_is_encoding_each(network, random):
 def test_encoding_ends_in_eval_mode_and_changes_nothing(network, random):
     state = copy.deepcopy(network.state_dict())
     network.train()
-    encode(network, some_images(random, 5), CPU_encode)
+    encode(network, some_images(random, 5), CPU)
     assert not network.training
     assert all(torch.equal(value, state[name]) for name, value in network.state_dict().items())
 
 
 def test_images_of_two_sizes_are_encoded_in_their_order(network, random):
     images = TwoSizes(random)
-    latents = encode(network, images, CPU_encode)
-    torch.testing.assert_close(latents[:40], encode(network, images.small, CPU_encode))
-    torch.testing.assert_close(latents[40:], encode(network, images.large, CPU_encode))
+    latents = encode(network, images, CPU)
+    torch.testing.assert_close(latents[:40], encode(network, images.small, CPU))
+    torch.testing.assert_close(latents[40:], encode(network, images.large, CPU))
 
 
 def test_folding_batch_norm_changes_nothing_but_the_last_digits(generator):
     network = TextureFCN(3, 5, (6, 7), generator=generator)
     images = np.random.default_rng(0).integers(0, 255, (9, 20, 17, 3), dtype=np.uint8)
-    refresh_and_encode(network, images, CPU_encode)
+    refresh_and_encode(network, images, CPU)
     folded = fold_batch_norm(network)
     assert not any(isinstance(layer, torch.nn.BatchNorm2d) for layer in folded.modules())
     assert sum(isinstance(layer, torch.nn.BatchNorm2d) for layer in network.modules()) == 3
-    batch = to_batch(images, CPU_encode)
+    batch = to_batch(images, CPU)
     with torch.no_grad():
         torch.testing.assert_close(folded(batch), network(batch), rtol=1e-5, atol=1e-6)
     # Inside other modules too.
@@ -157,7 +154,7 @@ def test_folding_batch_norm_changes_nothing_but_the_last_digits(generator):
 @pytest.mark.parametrize(("side", "expected"), [(8, 256), (64, 8), (128, 2), (200, 1), (1000, 1)])
 def test_large_images_are_encoded_in_small_batches(side, expected):
     images = np.broadcast_to(np.uint8(0), (300, side, side, 1))
-    assert encoding_batch(TextureFCN(1), images, CPU_encode) == expected
+    assert encoding_batch(TextureFCN(1), images, CPU) == expected
     assert encoding_batch(TextureFCN(1), images, torch.device("cuda")) == min(256, max(1, 2**28 // 256 // side**2))
 
 
@@ -166,9 +163,7 @@ def test_joined_images_are_encoded_as_their_parts_are(network, random):
     joined = JoinedImages(JoinedImages(*parts[:2]), parts[2])
     assert len(joined) == 7 + 41 + 5
     assert joined.sizes()[[0, 7, 47, 48]].tolist() == [[12, 10], [12, 12], [20, 20], [12, 10]]
-    torch.testing.assert_close(
-        encode(network, joined, CPU_encode), torch.cat([encode(network, part, CPU_encode) for part in parts])
-    )
+    torch.testing.assert_close(encode(network, joined, CPU), torch.cat([encode(network, part, CPU) for part in parts]))
 
 
 def test_joined_images_come_in_the_order_that_is_asked_for(random):
@@ -178,68 +173,55 @@ def test_joined_images_come_in_the_order_that_is_asked_for(random):
     assert np.array_equal(joined.batch(np.array([9])), second[3:])
 
 
-CPU_refresh = torch.device("cpu")
-
-
-@pytest.fixture
-def network_refresh(generator):
-    return TextureFCN(2, 5, widths=(4, 6), generator=generator)
-
-
-def test_refreshed_statistics_by_hand(network_refresh, random):
+def test_refreshed_statistics_by_hand(network, random):
     images = some_images(random, 6)
-    refresh_and_encode(network_refresh, images, CPU_refresh)
-    convolved = network_refresh.features[0](to_batch(images, CPU_refresh))
-    norm = network_refresh.features[1]
+    refresh_and_encode(network, images, CPU)
+    convolved = network.features[0](to_batch(images, CPU))
+    norm = network.features[1]
     torch.testing.assert_close(norm.running_mean, convolved.mean(dim=(0, 2, 3)))
     torch.testing.assert_close(norm.running_var, convolved.var(dim=(0, 2, 3), correction=0))
 
 
-def test_refresh_does_not_depend_on_the_order_of_the_images(network_refresh, random):
+def test_refresh_does_not_depend_on_the_order_of_the_images(network, random):
     images = some_images(random, 96)
     images[:48] //= 4  # sorted by class, the first much darker
-    refresh_and_encode(network_refresh, images, CPU_refresh)
-    sorted_by_class = copy.deepcopy(network_refresh.features[1])
-    convolved = network_refresh.features[0](to_batch(images, CPU_refresh))
+    refresh_and_encode(network, images, CPU)
+    sorted_by_class = copy.deepcopy(network.features[1])
+    convolved = network.features[0](to_batch(images, CPU))
     torch.testing.assert_close(sorted_by_class.running_var, convolved.var(dim=(0, 2, 3), correction=0))
-    refresh_and_encode(network_refresh, images[random.permutation(96)], CPU_refresh)
-    torch.testing.assert_close(sorted_by_class.running_var, network_refresh.features[1].running_var)
+    refresh_and_encode(network, images[random.permutation(96)], CPU)
+    torch.testing.assert_close(sorted_by_class.running_var, network.features[1].running_var)
 
 
-def test_every_image_weighs_the_same_whatever_its_batch(network_refresh, random):
+def test_every_image_weighs_the_same_whatever_its_batch(network, random):
     images = TwoSizes(random)
-    refresh_and_encode(network_refresh, images, CPU_refresh)
-    means = [
-        network_refresh.features[0](to_batch(part, CPU_refresh)).mean(dim=(0, 2, 3))
-        for part in (images.small, images.large)
-    ]
-    torch.testing.assert_close(
-        network_refresh.features[1].running_mean, (40 * means[0] + means[1]) / 41, rtol=1e-3, atol=1e-5
-    )
+    refresh_and_encode(network, images, CPU)
+    means = [network.features[0](to_batch(part, CPU)).mean(dim=(0, 2, 3)) for part in (images.small, images.large)]
+    torch.testing.assert_close(network.features[1].running_mean, (40 * means[0] + means[1]) / 41, rtol=1e-3, atol=1e-5)
 
 
-def test_refresh_forgets_what_was_before(network_refresh, random):
+def test_refresh_forgets_what_was_before(network, random):
     images = some_images(random, 40)
-    refresh_and_encode(network_refresh, images, CPU_refresh)
-    expected = copy.deepcopy(network_refresh.state_dict())
-    refresh_and_encode(network_refresh, some_images(random, 9) // 3, CPU_refresh)
-    refresh_and_encode(network_refresh, images, CPU_refresh)
-    assert all(torch.equal(value, expected[name]) for name, value in network_refresh.state_dict().items())
+    refresh_and_encode(network, images, CPU)
+    expected = copy.deepcopy(network.state_dict())
+    refresh_and_encode(network, some_images(random, 9) // 3, CPU)
+    refresh_and_encode(network, images, CPU)
+    assert all(torch.equal(value, expected[name]) for name, value in network.state_dict().items())
 
 
-def test_refresh_keeps_weights_momentum_and_gradients(network_refresh, random):
-    weights = [weight.clone() for weight in network_refresh.parameters()]
-    refresh_and_encode(network_refresh, some_images(random, 4), CPU_refresh)
-    assert all(torch.equal(a, b) for a, b in zip(weights, network_refresh.parameters(), strict=True))
-    assert all(layer.momentum == 0.1 for layer in network_refresh.modules() if isinstance(layer, nn.BatchNorm2d))
-    assert all(weight.grad is None for weight in network_refresh.parameters())
+def test_refresh_keeps_weights_momentum_and_gradients(network, random):
+    weights = [weight.clone() for weight in network.parameters()]
+    refresh_and_encode(network, some_images(random, 4), CPU)
+    assert all(torch.equal(a, b) for a, b in zip(weights, network.parameters(), strict=True))
+    assert all(layer.momentum == 0.1 for layer in network.modules() if isinstance(layer, nn.BatchNorm2d))
+    assert all(weight.grad is None for weight in network.parameters())
 
 
-def test_refreshed_eval_mode_agrees_with_train_mode(network_refresh, random):
+def test_refreshed_eval_mode_agrees_with_train_mode(network, random):
     images = some_images(random, 20)
-    refresh_and_encode(network_refresh, images, CPU_refresh)
-    latents = encode(network_refresh, images, CPU_refresh)
-    trained = network_refresh.train()(to_batch(images, CPU_refresh)).detach()
+    refresh_and_encode(network, images, CPU)
+    latents = encode(network, images, CPU)
+    trained = network.train()(to_batch(images, CPU)).detach()
     torch.testing.assert_close(latents, trained, rtol=1e-4, atol=1e-5)
 
 
@@ -248,70 +230,70 @@ def test_a_refresh_of_many_images_looks_at_some_of_all_of_them(monkeypatch, rand
     images = some_images(random, 400)
     images[200:] //= 4  # sorted by class, as images often come
     chosen, everyone = (TextureFCN(2, 5, widths=(4, 6)) for _ in range(2))
-    latents = refresh_and_encode(chosen, images, CPU_refresh)
+    latents = refresh_and_encode(chosen, images, CPU)
     monkeypatch.undo()
-    assert torch.equal(refresh_and_encode(everyone, images[::10], CPU_refresh), latents[::10])
+    assert torch.equal(refresh_and_encode(everyone, images[::10], CPU), latents[::10])
     for name, value in everyone.state_dict().items():
         assert torch.equal(value, chosen.state_dict()[name])
-    torch.testing.assert_close(latents, encode(chosen, images, CPU_refresh), rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(latents, encode(chosen, images, CPU), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("pooling", ["last", "all"])
 @pytest.mark.parametrize("widths", [(4, 6), (5,), ()])
 def test_one_pass_refreshes_and_encodes_like_a_slow_one(widths, pooling, random, generator):
-    network_refresh = TextureFCN(2, 5, widths=widths, pooling=pooling, generator=generator)
-    for _, norm, _ in network_refresh.blocks():
+    network = TextureFCN(2, 5, widths=widths, pooling=pooling, generator=generator)
+    for _, norm, _ in network.blocks():
         norm.weight.data = torch.randn(len(norm.weight), generator=generator)  # negative factors too
         norm.bias.data = torch.randn(len(norm.bias), generator=generator)
     images = some_images(random, 23)
-    slow = copy.deepcopy(network_refresh).train()
+    slow = copy.deepcopy(network).train()
     for layer in slow.modules():
         if isinstance(layer, nn.BatchNorm2d):
             layer.momentum = 1.0
-    expected = slow(to_batch(images, CPU_refresh))  # all at once: a batch's statistics are those of all images
-    latents = refresh_and_encode(network_refresh, images, CPU_refresh)
+    expected = slow(to_batch(images, CPU))  # all at once: a batch's statistics are those of all images
+    latents = refresh_and_encode(network, images, CPU)
     torch.testing.assert_close(latents, expected, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(encode(network_refresh, images, CPU_refresh), latents, rtol=1e-4, atol=1e-5)
-    for (_, norm, _), (_, slow_norm, _) in zip(network_refresh.blocks(), slow.blocks(), strict=True):
+    torch.testing.assert_close(encode(network, images, CPU), latents, rtol=1e-4, atol=1e-5)
+    for (_, norm, _), (_, slow_norm, _) in zip(network.blocks(), slow.blocks(), strict=True):
         torch.testing.assert_close(norm.running_mean, slow_norm.running_mean, rtol=1e-4, atol=1e-5)
         torch.testing.assert_close(norm.running_var, slow_norm.running_var, rtol=0.01, atol=0)  # n - 1 there
 
 
 def test_large_images_refresh_with_fewer():
-    network_refresh, small, large = TextureFCN(3), np.zeros((1, 64, 64, 3)), np.zeros((1, 2000, 2000, 3))
-    assert _maps_in_memory(network_refresh, small) == 1024
-    assert _maps_in_memory(network_refresh, large) == 1
+    network, small, large = TextureFCN(3), np.zeros((1, 64, 64, 3)), np.zeros((1, 2000, 2000, 3))
+    assert _maps_in_memory(network, small) == 1024
+    assert _maps_in_memory(network, large) == 1
 
 
 @pytest.mark.parametrize("images", ["array", "two sizes"])
-def test_without_memory_for_the_maps_the_statistics_are_the_same(network_refresh, random, monkeypatch, images):
+def test_without_memory_for_the_maps_the_statistics_are_the_same(network, random, monkeypatch, images):
     images = some_images(random, 40) if images == "array" else TwoSizes(random)
-    slow = copy.deepcopy(network_refresh)
-    expected = refresh_and_encode(network_refresh, images, CPU_refresh)
+    slow = copy.deepcopy(network)
+    expected = refresh_and_encode(network, images, CPU)
     monkeypatch.setattr("lmfcn.compute.encode._REFRESH_BYTES", 1)
     monkeypatch.setattr("lmfcn.compute.encode._FEWEST_REFRESHING", 99)
-    torch.testing.assert_close(refresh_and_encode(slow, images, CPU_refresh), expected, rtol=1e-4, atol=1e-5)
-    for name, value in network_refresh.state_dict().items():
+    torch.testing.assert_close(refresh_and_encode(slow, images, CPU), expected, rtol=1e-4, atol=1e-5)
+    for name, value in network.state_dict().items():
         torch.testing.assert_close(slow.state_dict()[name], value, rtol=1e-4, atol=1e-6)
 
 
-def test_double_precision_and_bfloat16(network_refresh, random):
+def test_double_precision_and_bfloat16(network, random):
     images = some_images(random, 20)
-    expected = refresh_and_encode(network_refresh, images, CPU_refresh)
-    double = refresh_and_encode(copy.deepcopy(network_refresh).double(), images, CPU_refresh)
+    expected = refresh_and_encode(network, images, CPU)
+    double = refresh_and_encode(copy.deepcopy(network).double(), images, CPU)
     assert double.dtype == torch.float64
     torch.testing.assert_close(double.float(), expected, rtol=1e-4, atol=1e-5)
-    with convolutions_in(bfloat16=True, device=CPU_refresh):
-        coarse = refresh_and_encode(network_refresh, images, CPU_refresh)
+    with convolutions_in(bfloat16=True, device=CPU):
+        coarse = refresh_and_encode(network, images, CPU)
     assert coarse.dtype == torch.float32
-    assert network_refresh.features[1].running_mean.dtype == torch.float32
+    assert network.features[1].running_mean.dtype == torch.float32
     torch.testing.assert_close(coarse, expected, rtol=0.1, atol=0.05)
 
 
 def test_maps_of_a_single_value(generator, random):
-    network_refresh = TextureFCN(1, 3, (4, 4, 4), generator=generator)
+    network = TextureFCN(1, 3, (4, 4, 4), generator=generator)
     images = random.integers(0, 256, (1, 8, 8, 1), dtype=np.uint8)
-    latents = refresh_and_encode(network_refresh, images, CPU_refresh)
+    latents = refresh_and_encode(network, images, CPU)
     assert torch.isfinite(latents).all()
-    last = [norm for _, norm, _ in network_refresh.blocks()][-1]
+    last = [norm for _, norm, _ in network.blocks()][-1]
     assert (last.running_var == 0).all()

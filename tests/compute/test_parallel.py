@@ -77,7 +77,7 @@ def test_an_argument_can_wait_for_a_result():
     for argument, _ in as_completed(pieces.square, numbers(), jobs=2):
         done.append(argument)
     assert done == [1, 2]
-    with pytest.raises(ValueError, match="waits for a result, but no task is running"):
+    with pytest.raises(ValueError, match="depends on a result, but no task is running"):
         list(as_completed(pieces.square, [None]))
 
 

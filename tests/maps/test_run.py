@@ -29,14 +29,15 @@ OUTPUTS = ["areas.csv", "blocks", "labels.png", "map.json", "map.png", "overlay.
 
 
 @pytest.fixture
-def request_grey(model_files, tmp_path):
+def request_grey(model_files, tmp_path, small_pieces):
     """An image of 150x210 pixels that is mapped in six blocks."""
     Image.fromarray(patchwork(150, 210)[..., 0]).save(tmp_path / "a.png")
     return MapRequest(model_files / "grey.lmfcn", tmp_path / "a.png", tmp_path / "out", 24, 8, block=70)
 
 
-@pytest.fixture(autouse=True)
-def _small_pieces(monkeypatch):
+@pytest.fixture
+def small_pieces(monkeypatch):
+    """Several patches and groups in a small image; only in this process, so not for tests with workers."""
     monkeypatch.setattr("lmfcn.maps.texture_map._PATCH", 96)
     monkeypatch.setattr("lmfcn.maps.texture_map._GROUP", 4)
 
@@ -229,7 +230,7 @@ def test_doubtful_windows_are_rejected(request_grey):
 
 
 @pytest.fixture
-def request_slide(model_files, tmp_path):
+def request_slide(model_files, tmp_path, small_pieces):
     """A pyramid of two levels."""
     pixels = patchwork(200, 300, 3)
     with tifffile.TiffWriter(tmp_path / "slide.tif") as file:

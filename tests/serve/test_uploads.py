@@ -130,7 +130,7 @@ def test_no_upload_touches_the_disk(client, fitted, monkeypatch, tmp_path):
 
 
 GREY = ImageForm(channels=1, pixels="uint8")
-NOISE_received = np.random.default_rng(0).integers(0, 256, (16, 15)).astype(np.uint8)
+PIXELS = np.random.default_rng(0).integers(0, 256, (16, 15)).astype(np.uint8)
 LIMITS = Limits(pixels=10_000, file_bytes=50_000)
 
 
@@ -178,10 +178,10 @@ def test_a_grey_image_that_a_clipboard_turned_into_rgb_is_grey(random):
     [
         (b"", "is empty"),
         (b"hello", "is not an image of a known format"),
-        (content(NOISE_received)[:120], "is damaged or truncated"),
+        (content(PIXELS)[:120], "is damaged or truncated"),
         (content(np.zeros((200, 200), np.uint8)), "claims 200x200 pixels, more than the 10000 allowed"),
         (content(np.zeros((4, 16), np.uint8)), "Images must have at least 8x8 pixels, got 4x16"),
-        (content(NOISE_received.reshape(8, 10, 3)), "has 3 channels of uint8 pixels, but the model takes 1"),
+        (content(PIXELS.reshape(8, 10, 3)), "has 3 channels of uint8 pixels, but the model takes 1"),
         (tiff(np.zeros((16, 16), np.uint16)), "has 1 channel of uint16 pixels, but the model takes 1 channel of uint8"),
         (tiff(np.zeros((9, 16, 16), np.uint8)), "has 9 channels of uint8 pixels"),
         (tiff(np.full((16, 16), np.nan, np.float32)), "has NaN or infinite pixels"),
