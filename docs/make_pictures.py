@@ -6,32 +6,36 @@ from tempfile import TemporaryDirectory
 
 from PIL import Image
 
-from lmfcn import LMFCNClassifier
+from lmfcn import Callback, LMFCNClassifier, Recipe
 from lmfcn.data.arrays import as_generator
 from lmfcn.data.datasets import make_gaussians
 from lmfcn.method.anchors import LatentSpace
+from lmfcn.method.epoch import Training
 from lmfcn.method.history import EpochRecord
 from lmfcn.report.latent_plots import draw_space, shared_limits
 from lmfcn.report.style import new_figure
+
+
+class Epochs(Callback):
+    """Keeps the record and the latent space of every epoch."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[EpochRecord, LatentSpace]] = []
+
+    def on_epoch_end(self, training: Training, record: EpochRecord, space: LatentSpace) -> None:  # noqa: ARG002
+        self.seen.append((record, space))
 
 
 def draw_latent_space(folder: Path) -> None:
     """Train the two-dimensional network of the demonstration and draw three of its epochs."""
     random = as_generator(0)
     train, validation = make_gaussians(60, 64, random), make_gaussians(60, 64, random)
-    seen: list[tuple[EpochRecord, LatentSpace]] = []
-    classifier = LMFCNClassifier(
-        latent_dim=2,
-        keep_untrained=False,
-        whiten=False,
-        closing_epochs=0,
-        random_state=0,
-        verbose=True,
-        on_epoch=lambda record, space: seen.append((record, space)),
-    )
-    classifier.fit(*train, validation=validation)
+    epochs = Epochs()
+    recipe = Recipe(keep_untrained=False, whiten=False, refit_epochs=0)
+    classifier = LMFCNClassifier(latent_dim=2, recipe=recipe, random_state=0, verbose=True)
+    classifier.fit(*train, validation=validation, callbacks=[epochs])
     last = classifier.best_epoch_
-    shown = [seen[epoch] for epoch in (0, max(1, last // 3), last)]
+    shown = [epochs.seen[epoch] for epoch in (0, max(1, last // 3), last)]
     figure = new_figure(11, 3.7)
     limits = shared_limits([space for _, space in shown])
     for axes, (record, space) in zip(figure.subplots(1, 3, sharey=True), shown, strict=True):

@@ -10,10 +10,10 @@ def main(n_per_class: int = 60, size: int = 64, epochs: int = 15) -> float:
 
     classifier = LMFCNClassifier(epochs=epochs, random_state=0, verbose=True).fit(X, y)
     score = classifier.score(X_new, y_new)
-    first, kept = classifier.history_[0], classifier.history_[classifier.best_epoch_]
+    first, selected = classifier.history_[0], classifier.history_[classifier.best_epoch_]
 
     print(f"accuracy on new images: {score:.3f}")
-    print(f"epoch {kept.epoch}: {kept.n_support} support vectors, {first.n_support} before training")
+    print(f"epoch {selected.epoch}: {selected.n_support} support vectors, {first.n_support} before training")
     strongest = abs(classifier.dual_coef_[0]).argsort()[::-1][:5]
     print("training images that weigh most:", classifier.support_[strongest].tolist())
     return score

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *ROOT.glob("docs/*.md"), ROOT / "CONTRIBUTING.md", *ROOT.glob("src/**/README.md")]
+PAGES = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), ROOT / "CONTRIBUTING.md", *ROOT.glob("src/**/README.md")]
 
 
 def test_the_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
@@ -36,11 +36,11 @@ def test_the_targets_of_the_readme_are_in_the_makefile():
 
 
 def test_every_function_in_the_map_of_the_method_exists():
-    text = (ROOT / "src/lmfcn/algorithm/README.md").read_text()
-    rows = re.findall(r"`(\w+\.py)` · ([^|\n;]+)", text)
-    assert len(rows) > 10
+    folder = ROOT / "src/lmfcn/method"
+    rows = re.findall(r"`([\w./]+\.py)` · ([^|\n;]+)", (folder / "README.md").read_text())
+    assert len(rows) > 30
     for file, names in rows:
-        source = (ROOT / "src/lmfcn/algorithm" / file).read_text()
+        source = (folder / file).read_text()
         for name in re.findall(r"`(?:\w+\.)?(\w+)`", names):
             assert re.search(rf"(def|class) {name}\b|\b{name} ?[:=]", source), (file, name)
 
@@ -75,7 +75,7 @@ def test_own_folder_example(tmp_path, monkeypatch, capsys, random):
     script = (
         (ROOT / "examples" / "own_folder.py")
         .read_text()
-        .replace("random_state=0, verbose", "epochs=1, passes=1, verbose")
+        .replace("random_state=0, verbose", "epochs=1, latent_dim=4, widths=(6, 8), verbose")
     )
     monkeypatch.setattr("sys.argv", ["own_folder.py", str(tmp_path)])
     exec(compile(script, "own_folder.py", "exec"), {})

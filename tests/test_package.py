@@ -18,7 +18,8 @@ SYNTAX = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted((
 
 
 def test_public_names():
-    assert sorted(lmfcn.__all__) == ["LMFCNClassifier", "TextureModel", "__version__", "load", "make_gaussians"]
+    names = ["Callback", "LMFCNClassifier", "Recipe", "TextureModel", "__version__", "load", "make_gaussians"]
+    assert sorted(lmfcn.__all__) == names
     assert dir(lmfcn) == sorted(lmfcn.__all__)
     for name in lmfcn.__all__:
         assert getattr(lmfcn, name) is not None
@@ -74,7 +75,7 @@ def test_every_package_that_is_imported_is_declared():
     declared = [*PROJECT["dependencies"], *(text for name in extras if name != "dev" for text in extras[name])]
     own = {*sys.stdlib_module_names, "lmfcn"}
     found = {(path.name, name) for path, syntax in SYNTAX.items() for name in imported(syntax)}
-    assert ("page.py", "jinja2") in found
+    assert ("style.py", "jinja2") in found
     others = {(file, name) for file, name in found if name.partition(".")[0] not in own}
     assert [pair for pair in sorted(others) if not is_declared(pair[1], declared)] == []
 

@@ -422,7 +422,7 @@ def test_ctrl_c_in_the_last_step_says_how_to_go_on(tmp_path, textures, monkeypat
 @pytest.mark.skipif(sys.platform == "win32", reason="needs SIGKILL")
 @pytest.mark.parametrize("strategy", ["joint", "one-vs-all"])
 def test_killed_twenty_times_in_a_row_the_run_ends_the_same(tmp_path, strategy):
-    script = Path(__file__).parent / "killed_training.py"
+    script = Path(__file__).parent.parent / "killed_training.py"
     result = subprocess.run(
         [sys.executable, script, tmp_path, strategy], capture_output=True, text=True, check=True, timeout=300
     )
