@@ -45,7 +45,7 @@ def test_no_model(command, trees):
     assert "is not in the safetensors format" in stderr
 
 
-def test_closing_epochs_are_told(command, textures, tmp_path):
+def test_refit_epochs_are_printed(command, textures, tmp_path):
     classifier = LMFCNClassifier(epochs=3, latent_dim=2, widths=(4,), passes=1, random_state=0).fit(*textures)
     classifier.save(tmp_path / "model.lmfcn")
     _, printed, _ = command("info", tmp_path / "model.lmfcn")
