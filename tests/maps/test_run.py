@@ -29,7 +29,7 @@ OUTPUTS = ["areas.csv", "blocks", "labels.png", "map.json", "map.png", "overlay.
 
 
 @pytest.fixture
-def request_grey(model_files, tmp_path, small_pieces):
+def request_grey(model_files, tmp_path, small_pieces):  # noqa: ARG001
     """An image of 150x210 pixels that is mapped in six blocks."""
     Image.fromarray(patchwork(150, 210)[..., 0]).save(tmp_path / "a.png")
     return MapRequest(model_files / "grey.lmfcn", tmp_path / "a.png", tmp_path / "out", 24, 8, block=70)
@@ -230,7 +230,7 @@ def test_doubtful_windows_are_rejected(request_grey):
 
 
 @pytest.fixture
-def request_slide(model_files, tmp_path, small_pieces):
+def request_slide(model_files, tmp_path, small_pieces):  # noqa: ARG001
     """A pyramid of two levels."""
     pixels = patchwork(200, 300, 3)
     with tifffile.TiffWriter(tmp_path / "slide.tif") as file:
