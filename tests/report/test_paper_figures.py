@@ -25,15 +25,15 @@ def test_every_picture_comes_as_svg_png_and_record(folder):
     assert b"<svg" in (folder / "figure3.svg").read_bytes()
     record = json.loads((folder / "figure3.json").read_text())
     assert (record["profile"], record["kept_epoch"] in (0, 1)) == ("quick", True)
-    told = {name: record["parameters"][name] for name in ("latent_dim", "sv_close", "wr_close", "sh_close", "preset")}
-    assert told == {"latent_dim": 2, "sv_close": 5, "wr_close": 1, "sh_close": 0, "preset": "paper"}
+    told = {name: record["parameters"][name] for name in ("latent_dim", "sv_close", "wr_close", "sh_close", "recipe")}
+    assert told == {"latent_dim": 2, "sv_close": 5, "wr_close": 1, "sh_close": 0, "recipe": "paper"}
     assert record["history"][0]["n_support"] > 0
     assert 0 <= record["test_balanced_accuracy"] <= 1
     first = json.loads((folder / "figure1.json").read_text())
     assert first["epoch_shown"] in (0, 1)
-    assert (first["parameters"]["preset"], first["parameters"]["sv_close"]) == ("paper", 3)
+    assert (first["parameters"]["recipe"], first["parameters"]["sv_close"]) == ("paper", 3)
     ours = json.loads((folder / "figure1-our-defaults.json").read_text())["parameters"]
-    assert ("preset" in ours, ours["sv_close"]) == (False, 3)
+    assert (ours["recipe"]["support_loss"], ours["sv_close"]) == ("contrast", 3)
 
 
 @pytest.mark.parametrize("picture", [one for one in PICTURES if one.figure == "figure1"], ids=lambda one: one.file)

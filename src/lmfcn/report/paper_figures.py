@@ -22,6 +22,7 @@ from lmfcn.benchmark.paper.profiles import (
 )
 from lmfcn.benchmark.paper.reproduced_tables import Line
 from lmfcn.data.training_data import fingerprint
+from lmfcn.recipe import Recipe
 from lmfcn.report.curves import training_curves
 from lmfcn.report.latent_plots import anchor_figure, illustrative_epoch, shared_limits
 from lmfcn.report.style import INK, new_figure, png_bytes, svg_bytes, tidy
@@ -53,8 +54,10 @@ class Picture:
         return SV_CLOSE[self.figure]
 
     def parameters(self, profile: Profile) -> dict[str, Any]:
-        """Return the parameters of its training."""
-        return figure_parameters(profile, self.training, self.sv_close)
+        """Return the parameters of its training, as JSON can hold them."""
+        values = figure_parameters(profile, self.training, self.sv_close)
+        recipe = values["recipe"]
+        return {**values, "recipe": asdict(recipe) if isinstance(recipe, Recipe) else recipe}
 
     def digest(self, profile: Profile) -> str:
         """Return a digest of everything that the picture depends on."""
