@@ -10,7 +10,7 @@ from lmfcn.data.datasets import load_photographed_textures
 
 
 def main(folder: Path, tile: int = 32) -> int:
-    """Write images to folder/part/class and a table with the given division; return how many there are."""
+    """Write images to folder/part/class and a table with the given split; return the number of images."""
     tiles = load_photographed_textures(tile)
     rows = []
     for number, (image, label, part) in enumerate(zip(tiles, tiles.labels, tiles.split, strict=True)):

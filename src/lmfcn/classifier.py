@@ -262,7 +262,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         return self._model.predict_or_reject(self._rows(X), confidence, rejected)
 
     def transform(self, X: Any) -> np.ndarray:
-        """Return what the last SVM measures distances between, (n, n_features) for images (n, ...).
+        """Return the features (n, n_features) that the final SVM is fitted on.
 
         Latents of the untrained network, if it is kept, and of the trained ones: whitened, which mixes them, or one
         behind the other with `whiten=False`.

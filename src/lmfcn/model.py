@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """What the model says about images when the last SVM has not learnt from them.
+    """Predictions for held-out images, each from an SVM that was not fitted on that image.
 
     Attributes
     ----------
@@ -35,8 +35,8 @@ class HeldOut:
         Their true classes.
     probabilities : array (m, n_classes)
     seen : bool
-        Whether the networks that this was said with had been trained on these images; it is then too good. (After
-        closing epochs, the networks of the model have been, but this was said before.)
+        Whether the networks had been trained on these images when they were predicted; the probabilities are then too
+        good. (Refit epochs train on them later, after these predictions.)
     """
 
     positions: np.ndarray
@@ -46,7 +46,7 @@ class HeldOut:
 
     @property
     def balanced_accuracy(self) -> float | None:
-        """The mean over the classes of the share of images that are recognised; None without images."""
+        """Mean recall over the classes; None without images."""
         if len(self.numbers) == 0:
             return None
         predicted = torch.from_numpy(self.probabilities.argmax(axis=1))
@@ -55,7 +55,7 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What held-out images say about the trust that scores deserve.
+    """How scores become probabilities and prediction sets, fitted on held-out images.
 
     Attributes
     ----------

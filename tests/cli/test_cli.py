@@ -59,13 +59,13 @@ def test_version():
 def test_demo_writes_the_report_and_the_histories(demo_folder):
     assert sorted(path.name for path in demo_folder.iterdir()) == [
         "cnn-16-dimensions.jsonl",
-        "lmfcn-16-dimensions-closing.jsonl",
+        "lmfcn-16-dimensions-refit.jsonl",
         "lmfcn-16-dimensions.jsonl",
         "lmfcn-2-dimensions.jsonl",
         "report.html",
     ]
     assert len(History.load(demo_folder / "lmfcn-2-dimensions.jsonl")) == 3
-    assert History.load(demo_folder / "lmfcn-16-dimensions-closing.jsonl").column("epoch") == [1, 2]
+    assert History.load(demo_folder / "lmfcn-16-dimensions-refit.jsonl").column("epoch") == [1, 2]
     assert len(History.load(demo_folder / "cnn-16-dimensions.jsonl", NetworkRecord)) == 5
 
 

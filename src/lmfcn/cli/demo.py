@@ -42,7 +42,7 @@ def demo(
         name = run.name.lower().replace(", ", "-").replace(" ", "-")
         run.history.save(output / f"{name}.jsonl")
         if run.refit_history is not None:
-            run.refit_history.save(output / f"{name}-closing.jsonl")
+            run.refit_history.save(output / f"{name}-refit.jsonl")
     write_demo_report(result, output / "report.html")
     if not quiet:
         _print_summary(result)

@@ -37,7 +37,7 @@ _MOST_PRODUCT_BYTES = 2**28
 class Convolution(nn.Conv2d):
     """A 3x3 convolution that keeps height and width; in training mode computed in the faster way.
 
-    In eval mode it is torch's own: the latents of an epoch, those that the last SVM learns from, and the predictions of
+    In eval mode it is torch's own: the latents of an epoch, those that the final SVM is fitted on, and the predictions of
     a model, whether loaded, exported or mapped, are all computed alike.
     """
 

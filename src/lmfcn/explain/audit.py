@@ -260,9 +260,9 @@ def _held_out(rule: SVMCandidate, kernel: Tensor, targets: Tensor, folds: Tensor
     predicted = np.full((len(targets), int(targets.max()) + 1), np.nan)
     wrong = np.zeros(len(targets))
     if held_out.any():
-        mine = targets[folds != NEVER_HELD_OUT]
-        predicted[held_out] = probabilities(scores, fit_inverse_temperature(scores, mine)).numpy()
-        wrong[held_out] = (class_numbers(scores) != mine).numpy()
+        held_out_labels = targets[folds != NEVER_HELD_OUT]
+        predicted[held_out] = probabilities(scores, fit_inverse_temperature(scores, held_out_labels)).numpy()
+        wrong[held_out] = (class_numbers(scores) != held_out_labels).numpy()
     return predicted, wrong
 
 

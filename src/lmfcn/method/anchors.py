@@ -139,7 +139,7 @@ class EpochAnchors:
 
     @property
     def moved(self) -> Tensor:
-        """Indices (m,) of the images to back-propagate, those of all terms; none if nobody has an anchor.
+        """Indices (m,) of the images to back-propagate, those of all terms; none if no image has an anchor.
 
         An image without anchors goes along: the terms divide by the number of all their members.
         """
@@ -181,7 +181,7 @@ def analyse_latents(
     """Take steps 2 to 4 on the latents *T* (n, phi) as the network gives them.
 
     Equation by equation: P (1), K (2), D (3); the SVM with S, Q and R; A (4, 5), M (6, 7) and G (8, 9).
-    `weights` (n,) are factors on the price of a margin violation.
+    `weights` (n,) are factors on the penalty of a margin violation.
     """
     with clock("svm"):
         scale = latent_scale(latents, standardize=recipe.standardize)
@@ -199,11 +199,11 @@ def analyse_latents(
 
 
 def choose_anchors(distances: Tensor, labels: Tensor, svm: FittedSVM, recipe: Recipe) -> EpochAnchors:
-    """Give every member of S, Q and R its anchors; a term with 0 anchors moves nobody."""
-    nobody = svm.settled[:0]
-    support = svm.support if recipe.sv_close else nobody
-    misclassified = svm.misclassified if recipe.wr_close else nobody
-    settled = svm.settled if recipe.sh_close else nobody
+    """Give every member of S, Q and R its anchors; a term with 0 anchors moves no image."""
+    no_indices = svm.settled[:0]
+    support = svm.support if recipe.sv_close else no_indices
+    misclassified = svm.misclassified if recipe.wr_close else no_indices
+    settled = svm.settled if recipe.sh_close else no_indices
     any_class = recipe.correction_class == "any"
     pool = svm.settled
     if recipe.fallback_anchors:

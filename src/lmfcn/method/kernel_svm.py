@@ -8,51 +8,23 @@ from torch import Tensor
 from lmfcn.compute.resources import to_device, to_like, to_precise
 
 
-def class_numbers(scores: Tensor) -> Tensor:
-    """Return the class (n,) that scores (n, n_scores) speak for: the sign of one, the largest of several.
-
-    Examples
-    --------
-    >>> import torch
-    >>> class_numbers(torch.tensor([[-0.5], [2.0]])).tolist()
-    [0, 1]
-    >>> class_numbers(torch.tensor([[-0.5, -0.1, -0.3]])).tolist()
-    [1]
-    """
-    return (scores[:, 0] > 0).long() if scores.shape[1] == 1 else scores.argmax(dim=1)
-
-
-def balanced_accuracy(labels: Tensor, predicted: Tensor) -> float:
-    """Return the mean over the classes of the share of their images (n,) that are predicted right.
-
-    Examples
-    --------
-    >>> import torch
-    >>> balanced_accuracy(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 0, 0]))
-    0.5
-    """
-    right = labels == predicted
-    recalls = [int(right[labels == label].sum()) / int((labels == label).sum()) for label in labels.unique()]
-    return sum(recalls) / len(recalls)
-
-
 @dataclass(frozen=True)
 class LatentScale:
-    """Shift and scale of every latent feature, perhaps with a matrix behind them, that lead into the kernel's space."""
+    """Maps latents into the space of the kernel: shift and scale of every feature, then perhaps a whitening matrix."""
 
     mean: Tensor
     std: Tensor
     whitening: Tensor | None = None
 
     def apply(self, latents: Tensor) -> Tensor:
-        """Return `latents` moved into the space of the kernel."""
+        """Return the latents (n, phi) in the space of the kernel."""
         standardized = (latents - self.mean) / self.std
         return standardized if self.whitening is None else standardized @ self.whitening
 
-    def pull_back(self, slope: Tensor) -> Tensor:
-        """Return the slope (phi,) over the network's latents of what has this slope in the kernel's space."""
-        behind = slope if self.whitening is None else to_like(self.whitening, slope) @ slope
-        return behind / to_like(self.std, slope)
+    def pull_back(self, gradient: Tensor) -> Tensor:
+        """Return a gradient in the kernel's space as a gradient (phi,) with respect to the network's latents."""
+        unwhitened = gradient if self.whitening is None else to_like(self.whitening, gradient) @ gradient
+        return unwhitened / to_like(self.std, gradient)
 
 
 def latent_scale(latents: Tensor, *, standardize: bool) -> LatentScale:
@@ -67,7 +39,7 @@ def latent_scale(latents: Tensor, *, standardize: bool) -> LatentScale:
 
 
 def has_spread(mean: Tensor, std: Tensor) -> Tensor:
-    """Tell which features vary by more than the rounding errors of single precision."""
+    """Return which features (phi,) vary by more than the rounding errors of single precision."""
     return std > 1e-5 * mean.abs() + 1e-12
 
 
@@ -78,7 +50,7 @@ def squared_distances(latents: Tensor, others: Tensor | None = None) -> Tensor:
     cancellation below the precision of the latents themselves.
     """
     latents, others = to_precise(latents), None if others is None else to_precise(others)
-    # The centre of the known points, so that one new point far away does not touch the others.
+    # The centre of the known points, so that one new point far away does not change the others.
     centre = (latents if others is None else others).mean(dim=0)
     a = latents - centre
     b = a if others is None else others - centre
@@ -150,7 +122,7 @@ def fit_svm(
     labels : Tensor (n,)
         Classes 0, 1, ..., each with at least one image.
     C : float
-        Price of a margin violation.
+        Penalty of a margin violation.
     balanced : bool
         Whether both sides of every SVM weigh the same, however many images they have.
     weights : Tensor (n,), optional
@@ -164,7 +136,7 @@ def fit_svm(
     intercepts = torch.zeros(coefficients.shape[1], dtype=torch.float64)
     is_support = torch.zeros(len(labels), dtype=torch.bool)
     for score, positive in enumerate([1] if n_classes == 2 else range(n_classes)):
-        # It decides nothing, but without a seed of its own the SVM draws one from NumPy's global generator.
+        # The seed has no effect on the result, but without it scikit-learn draws from NumPy's global generator.
         svm = SVC(C=C, kernel="precomputed", class_weight="balanced" if balanced else None, random_state=0)
         svm.fit(matrix, (labels == positive).cpu().numpy(), sample_weight=importance)
         coefficients[svm.support_, score] = torch.from_numpy(svm.dual_coef_[0])
@@ -220,7 +192,35 @@ class Decision:
 
     @classmethod
     def of_tensors(cls, tensors: dict[str, Tensor], gamma: float, device: torch.device) -> "Decision":
-        """Put a decision together again from what `tensors` named."""
+        """Return a decision from the tensors that `tensors` returned."""
         there = {name: to_device(tensor, device) for name, tensor in tensors.items()}
         scale = LatentScale(there.pop("mean"), there.pop("std"), there.pop("whitening", None))
         return cls(scale=scale, gamma=gamma, **there)
+
+
+def class_numbers(scores: Tensor) -> Tensor:
+    """Return the predicted class (n,) of scores (n, n_scores): by the sign of one score, or the largest of several.
+
+    Examples
+    --------
+    >>> import torch
+    >>> class_numbers(torch.tensor([[-0.5], [2.0]])).tolist()
+    [0, 1]
+    >>> class_numbers(torch.tensor([[-0.5, -0.1, -0.3]])).tolist()
+    [1]
+    """
+    return (scores[:, 0] > 0).long() if scores.shape[1] == 1 else scores.argmax(dim=1)
+
+
+def balanced_accuracy(labels: Tensor, predicted: Tensor) -> float:
+    """Return the mean recall over the classes of labels (n,).
+
+    Examples
+    --------
+    >>> import torch
+    >>> balanced_accuracy(torch.tensor([0, 0, 0, 1]), torch.tensor([0, 0, 0, 0]))
+    0.5
+    """
+    correct = labels == predicted
+    recalls = [int(correct[labels == label].sum()) / int((labels == label).sum()) for label in labels.unique()]
+    return sum(recalls) / len(recalls)

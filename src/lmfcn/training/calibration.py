@@ -119,6 +119,6 @@ def _cross_fitted(scores: Tensor, labels: Tensor, n_parts: int = 5) -> Tensor:
     part = torch.arange(len(labels)) % min(n_parts, len(labels))
     result = torch.empty_like(to_logits(scores))
     for number in part.unique():
-        mine = part == number
-        result[mine] = probabilities(scores[mine], fit_inverse_temperature(scores[~mine], labels[~mine]))
+        in_part = part == number
+        result[in_part] = probabilities(scores[in_part], fit_inverse_temperature(scores[~in_part], labels[~in_part]))
     return result

@@ -211,9 +211,9 @@ def fit_final_svm(
     rule, scores = choose_rule(((rule, partial(spaces.kernel, rule)) for rule in rules), labels, folds)
     space = spaces.of(rule)
     gamma = space.gamma * rule.gamma_factor
-    margin = rule.fit(rbf_kernel(space.squared, gamma), labels)
-    decision = Decision(space.scale, gamma, space.latents[margin.support], margin.coefficients, margin.intercepts)
-    return FinalSVM(decision, margin.support, rule, (folds != NEVER_HELD_OUT).nonzero()[:, 0], scores)
+    svm = rule.fit(rbf_kernel(space.squared, gamma), labels)
+    decision = Decision(space.scale, gamma, space.latents[svm.support], svm.coefficients, svm.intercepts)
+    return FinalSVM(decision, svm.support, rule, (folds != NEVER_HELD_OUT).nonzero()[:, 0], scores)
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class _Spaces:
     def of(self, rule: SVMCandidate, part: Tensor | None = None) -> _Space:
         """Return the space of a rule. Whitening depends on labels, so it is another one for every `part`."""
         if rule.whiten:
-            self._last = None  # an n x n matrix that nobody needs any more
+            self._last = None  # an n x n matrix that is not needed any more
             return self._measured(part)
         if self._plain is None:
             self._plain = self._measured(None, whiten=False)
@@ -254,11 +254,11 @@ class _Spaces:
         return self._last[1]
 
     def _measured(self, part: Tensor | None, *, whiten: bool = True) -> _Space:
-        recipe, everyone = self._recipe, slice(None)
-        known = self._latents[everyone if part is None else part]
+        recipe, rows = self._recipe, slice(None) if part is None else part
+        known = self._latents[rows]
         scale = latent_scale(known, standardize=recipe.standardize)
         if whiten:
-            classes = self._labels[everyone if part is None else part]
+            classes = self._labels[rows]
             scale = replace(scale, whitening=within_class_whitening(scale.apply(known), classes))
         latents = scale.apply(self._latents)
         gamma = recipe.gamma
@@ -300,9 +300,9 @@ def choose_rule(
     tried = torch.stack(scores)
     honest = tried[0].clone()
     for fold in folds_out.unique().tolist() if len(rules) > 1 else []:
-        mine = folds_out == fold
-        others = ~mine if bool((~mine).any()) else mine
-        honest[mine] = tried[select_most_likely(tried[:, others], labels_out[others]), mine]
+        in_fold = folds_out == fold
+        others = ~in_fold if bool((~in_fold).any()) else in_fold
+        honest[in_fold] = tried[select_most_likely(tried[:, others], labels_out[others]), in_fold]
     return rules[select_most_likely(tried, labels_out)], honest
 
 
@@ -310,13 +310,13 @@ def _held_out_scores(rule: SVMCandidate, kernel_of: KernelOf, labels: Tensor, fo
     """Return scores (n, n_scores), each from an SVM on the other folds; those of NEVER_HELD_OUT mean nothing."""
     parts = []
     for fold in folds[folds != NEVER_HELD_OUT].unique().tolist():
-        mine, others = (folds == fold).nonzero()[:, 0], (folds != fold).nonzero()[:, 0]
+        in_fold, others = (folds == fold).nonzero()[:, 0], (folds != fold).nonzero()[:, 0]
         kernel = kernel_of(others)
-        margin = rule.fit(kernel, labels, others)
-        found = kernel[mine[:, None], others[margin.support]] @ margin.coefficients + margin.intercepts
-        parts.append((mine, found))
+        svm = rule.fit(kernel, labels, others)
+        found = kernel[in_fold[:, None], others[svm.support]] @ svm.coefficients + svm.intercepts
+        parts.append((in_fold, found))
         del kernel  # before the next one is built
     scores = parts[0][1].new_zeros(len(labels), parts[0][1].shape[1])
-    for mine, found in parts:
-        scores[mine] = found
+    for in_fold, found in parts:
+        scores[in_fold] = found
     return scores

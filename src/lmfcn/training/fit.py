@@ -40,17 +40,17 @@ FEW_IMAGES = 3
 
 @dataclass(frozen=True)
 class Fitted:
-    """A model, how it came about, and what the user should know about it.
+    """A fitted model, the results of its trainings, and messages for the user.
 
     Attributes
     ----------
     model : TextureModel
     trained : list of Trained
-        The networks as validation images chose them.
+        The networks of the selected epochs.
     refitted : list of Trained, or None
-        The same after they have learnt from validation images too, if they have.
+        The same after the refit epochs, if there were any.
     support : array of int
-        Positions of the support vectors of the last SVM.
+        Positions of the support vectors of the final SVM.
     C : float
     held_out : HeldOut
     messages : list of str
@@ -187,20 +187,20 @@ def fit_model(data: TrainingData, options: FitOptions) -> Fitted:
         final, rows = _final_svm(data, options, Networks(members), trained)
         if refitted is not None:
             members = _members(untrained, refitted, all_images(data), options)
-            final, rows = _fitted_again(final, data, options, Networks(members))
+            final, rows = _refit_final_svm(final, data, options, Networks(members))
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(how_to_resume(options))
         raise
     held_out = data.validation is not None
     decision, calibration = calibrated(final, rows.labels, options.recipe.prior_shift, held_out=held_out)
     model = TextureModel(members, decision, calibration, data.classes, data.form)
-    doubts = _doubts(data, final, rows.labels[final.held_out])
-    messages = [result.message for result in (*trained, *(refitted or ())) if result.message] + list(doubts)
+    warnings = _class_warnings(data, final, rows.labels[final.held_out])
+    messages = [result.message for result in (*trained, *(refitted or ())) if result.message] + list(warnings)
     support = rows.positions[final.support.cpu().numpy()]
     return Fitted(model, trained, refitted, support, final.rule.C, _held_out(final, rows, model), messages)
 
 
-def _held_out(final: FinalSVM, rows: "_Rows", model: TextureModel) -> HeldOut:
+def _held_out(final: FinalSVM, rows: "_EncodedImages", model: TextureModel) -> HeldOut:
     scores = final.held_out_scores.cpu() + (model.intercepts - final.decision.intercepts).cpu()
     held_out = final.held_out.cpu().numpy()
     numbers = rows.labels.cpu().numpy()[held_out]
@@ -209,9 +209,9 @@ def _held_out(final: FinalSVM, rows: "_Rows", model: TextureModel) -> HeldOut:
 
 
 def calibrated(final: FinalSVM, labels: Tensor, prior_shift: float, *, held_out: bool) -> tuple[Decision, Calibration]:
-    """Return the decision, leaning towards rare classes as far as `prior_shift` says, and its calibration.
+    """Return the decision, shifted towards rare classes by `prior_shift`, and its calibration.
 
-    `held_out` tells whether the features had not been learnt from the held-out images either.
+    `held_out` tells whether the networks were not trained on the held-out images either.
     """
     labels_out = labels[final.held_out]
     calibration = calibrate(final.held_out_scores, labels_out, held_out=held_out)
@@ -223,7 +223,7 @@ def calibrated(final: FinalSVM, labels: Tensor, prior_shift: float, *, held_out:
 
 
 def _untrained(data: TrainingData, options: FitOptions, root: Tensor | None) -> TextureFCN:
-    """Return the network as it starts, to be kept: it tells the means of all its layers."""
+    """Return the initial network for the final SVM: its latents are the means of the maps of all its layers."""
     network = new_network(data, options, root)
     network.pooling = "all"
     network.round_filters()
@@ -233,10 +233,10 @@ def _untrained(data: TrainingData, options: FitOptions, root: Tensor | None) -> 
 def _members(
     untrained: TextureFCN | None, trained: Sequence[Trained], images: Images, options: FitOptions
 ) -> list[TextureFCN]:
-    """Return the networks of the model with the statistics of `images`, the untrained one first if it is kept.
+    """Return the networks of the model, the untrained one first, with batch-norm statistics of `images`.
 
-    Few images cannot teach everything that tells textures apart; what training lets go of is still there, and the SVM
-    decides what it needs. Before a new SVM is fitted, filters are rounded: a file of half the size then loses nothing.
+    The untrained network keeps features that training on few images loses. Filters are rounded to half precision before
+    the final SVM is fitted, so that a file of half the size loses nothing.
     """
     members = [*([] if untrained is None else [untrained]), *(result.selected.network for result in trained)]
     recipe = options.recipe
@@ -247,8 +247,8 @@ def _members(
 
 
 @dataclass(frozen=True)
-class _Rows:
-    """Images as the last SVM sees them."""
+class _EncodedImages:
+    """Latents, labels and positions in X of the images that the final SVM is fitted on."""
 
     latents: Tensor
     labels: Tensor
@@ -257,9 +257,9 @@ class _Rows:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def followed_by(self, other: "_Rows") -> "_Rows":
-        """Return these and others in one."""
-        return _Rows(
+    def concatenated(self, other: "_EncodedImages") -> "_EncodedImages":
+        """Return these images and, behind them, the others."""
+        return _EncodedImages(
             torch.cat([self.latents, other.latents]),
             torch.cat([self.labels, other.labels]),
             np.concatenate([self.positions, other.positions]),
@@ -268,17 +268,17 @@ class _Rows:
 
 def _final_svm(
     data: TrainingData, options: FitOptions, networks: Networks, trained: list[Trained]
-) -> tuple[FinalSVM, _Rows]:
-    """Return the last SVM, and the images that its rows stand for.
+) -> tuple[FinalSVM, _EncodedImages]:
+    """Return the final SVM, and the images that it is fitted on.
 
-    Its held-out scores are always those of validation images, if there are any.
+    Its held-out scores are those of the validation images, if there are any.
     """
     random = np.random.default_rng([options.seed, 2])
     train = _encoded(networks, data.train, options)
     if data.validation is None:
         return _fit(train, cross_validation_folds(data.train.numbers, random, data.train.groups), options), train
     validation = _encoded(networks, data.validation, options)
-    rows = train.followed_by(validation)
+    rows = train.concatenated(validation)
     if options.recipe.refit:
         folds = make_folds(data.validation.numbers, N_FOLDS, random, data.validation.groups)
         return _fit(rows, np.concatenate([np.full(len(train), NEVER_HELD_OUT), folds]), options), rows
@@ -291,26 +291,28 @@ def _final_svm(
     return FinalSVM(decision, support, rule, held_out, decision.scores(validation.latents)), rows
 
 
-def _fitted_again(
+def _refit_final_svm(
     final: FinalSVM, data: TrainingData, options: FitOptions, networks: Networks
-) -> tuple[FinalSVM, _Rows]:
-    """Return the SVM on what the networks have become since they learnt from validation images too.
+) -> tuple[FinalSVM, _EncodedImages]:
+    """Return the final SVM on the latents of the refitted networks.
 
-    The rule and the held-out scores stay those of the SVM before: no image is left that could judge a new one.
+    Its parameters and held-out scores stay those from before: no image is left to judge new ones.
     """
     rows = _encoded(networks, data.train, options)
     if data.validation is not None:
-        rows = rows.followed_by(_encoded(networks, data.validation, options))
+        rows = rows.concatenated(_encoded(networks, data.validation, options))
     again = _fit(rows, np.full(len(rows), NEVER_HELD_OUT), options, [final.rule])
     return replace(final, decision=again.decision, support=again.support), rows
 
 
-def _encoded(networks: Networks, data: LabelledImages, options: FitOptions) -> _Rows:
+def _encoded(networks: Networks, data: LabelledImages, options: FitOptions) -> _EncodedImages:
     latents = encode(networks, data.images, options.device)
-    return _Rows(latents, torch.from_numpy(data.numbers).to(options.device), data.positions)
+    return _EncodedImages(latents, torch.from_numpy(data.numbers).to(options.device), data.positions)
 
 
-def _fit(rows: _Rows, folds: np.ndarray, options: FitOptions, rules: Sequence[SVMCandidate] | None = None) -> FinalSVM:
+def _fit(
+    rows: _EncodedImages, folds: np.ndarray, options: FitOptions, rules: Sequence[SVMCandidate] | None = None
+) -> FinalSVM:
     if rules is None:
         rules = svm_candidates(options.recipe, image_weights(options, rows.labels))
     return fit_final_svm(rows.latents, rows.labels, torch.from_numpy(folds).to(options.device), options.recipe, rules)
@@ -319,36 +321,33 @@ def _fit(rows: _Rows, folds: np.ndarray, options: FitOptions, rules: Sequence[SV
 def cross_validation_folds(
     numbers: np.ndarray, random: np.random.Generator, groups: np.ndarray | None = None
 ) -> np.ndarray:
-    """Return the folds (n,) by which SVMs on all these images are judged; each can be taken away."""
+    """Return cross-validation folds (n,); every class keeps images when a fold is held out."""
     return _keep_every_class(make_folds(numbers, N_FOLDS, random, groups), numbers, groups)
 
 
 def _keep_every_class(folds: np.ndarray, numbers: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
-    """Return folds of which each can be taken away: a class that lies in one fold alone stays in every part.
-
-    The groups of its images stay with it.
-    """
+    """Return folds that leave images of every class: a class in a single fold, with its groups, is never held out."""
     folds, groups = folds.copy(), np.arange(len(numbers)) if groups is None else groups
     changed = True
     while changed:
         changed = False
         for number in np.unique(numbers):
-            taken_away = np.unique(folds[(numbers == number) & (folds != NEVER_HELD_OUT)])
-            if len(taken_away) == 1 and not ((numbers == number) & (folds == NEVER_HELD_OUT)).any():
+            held_out_folds = np.unique(folds[(numbers == number) & (folds != NEVER_HELD_OUT)])
+            if len(held_out_folds) == 1 and not ((numbers == number) & (folds == NEVER_HELD_OUT)).any():
                 folds[np.isin(groups, groups[numbers == number])] = NEVER_HELD_OUT
                 changed = True
     return folds
 
 
-def _doubts(data: TrainingData, final: FinalSVM, held_out: Tensor) -> Iterator[str]:
-    """Name the classes that are too small to learn, or that held-out images show as not learnt."""
+def _class_warnings(data: TrainingData, final: FinalSVM, held_out: Tensor) -> Iterator[str]:
+    """Yield warnings about classes with very few images, or without any recognised held-out image."""
     counts = np.bincount(data.train.numbers)
     for label, count in zip(data.classes.tolist(), counts.tolist(), strict=True):
         if count < FEW_IMAGES:
             yield f"Class {label!r} has only {count} training images; what is said about it rests on little."
     predicted = class_numbers(final.held_out_scores)
     for number in held_out.unique().tolist():
-        mine = held_out == number
-        count = int(mine.sum())
-        if count > FEW_IMAGES and not bool((predicted[mine] == number).any()):
+        in_class = held_out == number
+        count = int(in_class.sum())
+        if count > FEW_IMAGES and not bool((predicted[in_class] == number).any()):
             yield f"None of the {count} held-out images of class {data.classes[number].item()!r} was recognised."
