@@ -37,8 +37,8 @@ _MOST_PRODUCT_BYTES = 2**28
 class Convolution(nn.Conv2d):
     """A 3x3 convolution that keeps height and width; in training mode computed in the faster way.
 
-    In eval mode it is torch's own: the latents of an epoch, those that the final SVM is fitted on, and the predictions of
-    a model, whether loaded, exported or mapped, are all computed alike.
+    In eval mode it is torch's own convolution. So the latents of an epoch, those of the final SVM, and all predictions
+    (of a loaded, exported or mapped model) are computed in the same way.
     """
 
     def __init__(self, in_channels: int, out_channels: int, *, bias: bool = False, device: Any = None) -> None:
