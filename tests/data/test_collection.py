@@ -197,10 +197,10 @@ def test_all_bad_files_are_reported_at_once(broken):
 
 def test_bad_files_can_be_left_out_with_a_summary(broken, collection):
     with pytest.warns(UserWarning, match=r"Left out: 4 files cannot be used") as caught:
-        sound = broken.checked(on_error="skip")
+        readable = broken.checked(on_error="skip")
     assert "cut.png: is damaged or truncated" in str(caught[0].message)
-    assert sound.paths == collection.paths
-    assert sorted(error.path.rsplit("/", 1)[1] for error in sound.left_out) == [
+    assert readable.paths == collection.paths
+    assert sorted(error.path.rsplit("/", 1)[1] for error in readable.left_out) == [
         "cut.png",
         "empty.png",
         "missing.png",

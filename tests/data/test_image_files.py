@@ -171,11 +171,11 @@ def test_a_transparent_colour_adds_no_channel(random, tmp_path):
 
 def test_damaged_deep_png_is_refused(random, tmp_path):
     pixels = random.integers(0, 65536, (9, 11, 3)).astype(np.uint16)
-    sound = deep_png(pixels, colour_type=2)
-    taller = sound[8:16] + struct.pack(">II", 11, 10) + sound[24:29]
-    taller = sound[:8] + taller + struct.pack(">I", zlib.crc32(taller[4:])) + sound[33:]
+    valid = deep_png(pixels, colour_type=2)
+    taller = valid[8:16] + struct.pack(">II", 11, 10) + valid[24:29]
+    taller = valid[:8] + taller + struct.pack(">I", zlib.crc32(taller[4:])) + valid[33:]
     wrong_passes = deep_png(pixels, colour_type=2, interlace=1)
-    for bad in (sound[:-60], sound[:70] + b"\xff" + sound[71:], taller, wrong_passes):
+    for bad in (valid[:-60], valid[:70] + b"\xff" + valid[71:], taller, wrong_passes):
         (tmp_path / "a.png").write_bytes(bad)
         with pytest.raises(ImageError, match=r"a\.png: is damaged or truncated"):
             read_image(tmp_path / "a.png")
