@@ -74,7 +74,7 @@ def test_every_package_that_is_imported_is_declared():
     declared = [*PROJECT["dependencies"], *(text for name in extras if name != "dev" for text in extras[name])]
     own = {*sys.stdlib_module_names, "lmfcn"}
     found = {(path.name, name) for path, syntax in SYNTAX.items() for name in imported(syntax)}
-    assert ("page.py", "jinja2") in found
+    assert ("style.py", "jinja2") in found
     others = {(file, name) for file, name in found if name.partition(".")[0] not in own}
     assert [pair for pair in sorted(others) if not is_declared(pair[1], declared)] == []
 
