@@ -91,7 +91,7 @@ def test_training_curves_show_the_recorded_values(fitted):
     assert drawn["support loss"] == fitted.history_.column("support_loss")
 
 
-def test_closing_epochs_go_on_behind_the_others(fitted):
+def test_refit_epochs_go_on_behind_the_others(fitted):
     refit = fitted.closing_history_
     figure = training_curves(fitted.history_, fitted.best_epoch_, refit=refit)
     accuracies, counts, losses = figure.axes
