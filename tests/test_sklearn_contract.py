@@ -1,6 +1,7 @@
 """What scikit-learn, and code written for it, expects of an estimator."""
 
 import pickle
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from lmfcn import LMFCNClassifier, Recipe, make_gaussians
 from lmfcn.data.collection import ImageCollection
 from lmfcn.method.history import TrainingWarning
+from lmfcn.recipe import find_recipe
 from some_training import classifier_of
 
 NOT_MEANT_TO_HOLD = {
@@ -100,6 +102,72 @@ def test_every_parameter_can_be_set(estimator):
         assert getattr(estimator, name) is value
 
 
+def test_the_constructor_has_few_parameters_and_the_recipe_all_others(estimator):
+    own, every = estimator.get_params(deep=False), estimator.get_params(deep=True)
+    assert len(own) == 18
+    assert set(every) - set(own) == {f"recipe__{field.name}" for field in fields(Recipe)}
+    assert every["recipe__passes"] == 1
+    assert every["recipe__head_weight"] == 1.0
+    assert LMFCNClassifier(recipe="paper").get_params()["recipe__head_weight"] == 0.0
+
+
+@pytest.mark.parametrize("recipe", ["default", "paper", Recipe(passes=3)], ids=["default", "paper", "own"])
+def test_values_of_the_recipe_can_be_set(recipe):
+    before = find_recipe(recipe)
+    estimator = LMFCNClassifier(recipe=recipe)
+    assert estimator.set_params(recipe__head_weight=0.5) is estimator
+    assert estimator.recipe == replace(before, head_weight=0.5)
+    assert estimator.get_params()["recipe__head_weight"] == 0.5
+    assert find_recipe(recipe) == before
+
+
+def test_parameters_and_values_of_the_recipe_are_set_together():
+    estimator = LMFCNClassifier()
+    # A value goes into the recipe that is set with it, whatever comes first; values that only fit together may come so.
+    estimator.set_params(recipe__refit=True, recipe__refit_epochs=3, recipe="paper", epochs=7)
+    assert estimator.recipe == replace(Recipe.paper(), refit=True, refit_epochs=3)
+    assert estimator.epochs == 7
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"recipe__weight": 1.0}, r"A Recipe has no value 'weight'; see lmfcn\.Recipe"),
+        ({"recipe__head_weight": -1.0}, "head_weight must be at least 0 and finite, got -1.0"),
+        ({"recipe": "papers", "recipe__head_weight": 1.0}, "recipe must be 'default', 'paper' or a lmfcn.Recipe"),
+        ({"receipt__head_weight": 1.0}, "Invalid parameter 'receipt'"),
+        ({"head_weight": 1.0}, "Invalid parameter 'head_weight'"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_set_is_named(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        LMFCNClassifier().set_params(**parameters)
+
+
+@pytest.mark.parametrize("recipe", ["papers", None, {"passes": 3}], ids=str)
+def test_a_wrong_recipe_shows_until_it_is_refused(recipe, textures):
+    estimator = LMFCNClassifier(recipe=recipe)
+    assert estimator.get_params(deep=True) == estimator.get_params(deep=False)
+    assert "recipe=" in repr(estimator)
+    with pytest.raises(ValueError, match=r"recipe must be 'default', 'paper' or a lmfcn\.Recipe, got"):
+        estimator.fit(*textures)
+
+
+def test_clones_have_a_recipe_of_their_own():
+    estimator = LMFCNClassifier(recipe=Recipe(head_weight=0.5))
+    copy = clone(estimator).set_params(recipe__head_weight=2.0)
+    assert (estimator.recipe, copy.recipe) == (Recipe(head_weight=0.5), Recipe(head_weight=2.0))
+    assert clone(estimator).get_params() == estimator.get_params()
+
+
+def test_overrides_win_over_the_recipe(textures):
+    recipe = Recipe(epochs=3, C=2.0, latent_dim=4, widths=(6,), passes=1)
+    fitted = LMFCNClassifier(epochs=1, recipe=recipe, random_state=0, device="cpu").fit(*textures)
+    assert fitted.recipe_ == replace(recipe, epochs=1, refit_epochs=0)
+    assert fitted.recipe is recipe
+
+
 def test_refitting_forgets(estimator, X, data):
     fresh = clone(estimator).fit(X, data[1])
     images = np.repeat(data[0][..., None], 2, axis=3)
@@ -178,6 +246,18 @@ def test_grid_search(X, data):
     search = GridSearchCV(quick(), {"C": [1.0, 10.0]}, cv=2).fit(X, data[1])
     assert search.best_params_["C"] in (1.0, 10.0)
     assert search.predict(X).shape == data[1].shape
+
+
+def test_grid_search_over_the_recipe(data):
+    grid = {"recipe__head_weight": [0.5, 1.0], "recipe__augmentation": ["none"]}
+    search = GridSearchCV(quick(), grid, cv=2).fit(*data)
+    best = search.best_estimator_
+    assert search.best_params_["recipe__head_weight"] in (0.5, 1.0)
+    assert best.recipe_.head_weight == search.best_params_["recipe__head_weight"]
+    assert (best.recipe_.augmentation, best.recipe_.passes) == ("none", 1)
+    pipeline = make_pipeline(FunctionTransformer(), quick())
+    pipeline.set_params(lmfcnclassifier__recipe__head_weight=0.5)
+    assert pipeline[-1].recipe == Recipe(passes=1, head_weight=0.5)
 
 
 def test_calibration_by_scikit_learn(X, data):
