@@ -28,7 +28,7 @@ class Diary(Callback):
 
     def on_epoch_end(self, training, record, space):
         assert training.history[-1] is record
-        assert len(space.margin.support) == record.n_support
+        assert len(space.svm.support) == record.n_support
         self.moments.append((self.name, "epoch", record.epoch))
 
     def on_training_end(self, training, result):
