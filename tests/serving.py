@@ -9,7 +9,7 @@ import numpy as np
 import uvicorn
 from PIL import Image
 
-from lmfcn.serve.server import address_of, listen
+from lmfcn.serve.server import browser_address, listen
 
 
 def content(image: np.ndarray, kind: str = "PNG") -> bytes:
@@ -26,7 +26,7 @@ def running(app) -> Iterator[str]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()
         try:
-            yield address_of(listening)
+            yield browser_address(listening)
         finally:
             server.should_exit = True
             thread.join(timeout=30)
