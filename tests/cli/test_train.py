@@ -68,7 +68,9 @@ def test_same_seed_same_file(command, trees, model, tmp_path):
 
 def test_a_given_split_is_respected_and_json_is_all_there_is(command, trees, tmp_path):
     table = table_of(tmp_path, trees, split=thirds)
-    code, stdout, _ = command("train", table, *FAST, "--json", "--class-weight", "bark=2,wood=1", "--views", "none")
+    code, stdout, _ = command(
+        "train", table, *FAST, "--json", "--class-weight", "bark=2,wood=1", "--augmentation", "none"
+    )
     assert code == 0
     values = json.loads(stdout)
     assert values["information"]["data"]["n_train"] == 10
@@ -171,7 +173,8 @@ def test_without_the_extra_there_is_a_model_but_no_report(command, trees, tmp_pa
         (["mixed"], "1 channel of uint8 but"),
         (["trees", "--color", "red"], "--color must be one of 'keep', 'grey', 'rgb', got 'red'."),
         (["trees", "--strategy", "best"], "strategy must be one of 'joint', 'one-vs-all', got 'best'."),
-        (["trees", "--preset", "best"], "preset must be one of None, 'paper', got 'best'."),
+        (["trees", "--recipe", "best"], "recipe must be 'default', 'paper' or a lmfcn.Recipe, got 'best'."),
+        (["trees", "--augmentation", "turns"], "augmentation must be one of 'none', 'flips', 'dihedral', got 'turns'."),
         (["trees", "--class-weight", "bark=a"], "--class-weight must be such as rare=5,other=1, got 'bark=a'"),
         (["trees", "--class-weight", "oak=2"], "class_weight names labels that are not in y: ['oak']."),
         (["trees", "--device", "abacus"], "device must be 'auto' or an available device ("),
@@ -202,16 +205,16 @@ def test_class_weights_of_labels_with_signs():
         parse_class_weight("a=1,c")
 
 
-def test_closing_epochs_are_told_and_can_be_left_out(command, trees, tmp_path):
+def test_refit_epochs_are_printed_and_can_be_switched_off(command, trees, tmp_path):
     few = ("--epochs", "2", "--passes", "1", "--latent-dim", "2", "--no-gallery", "-o", tmp_path / "model.lmfcn")
     for more, stderr, shown in (
         ((), "selected, then refitted on all images", "and then it learnt from those too"),
-        (("--closing-epochs", "0"), "selected, ", "and helped to fit the last SVM"),
+        (("--refit-epochs", "0"), "selected, ", "and helped to fit the last SVM"),
     ):
         code, stdout, _ = command("train", trees, *few, *more)
         assert code == 0
         assert stderr in stdout
         assert shown in (tmp_path / "report.html").read_text()
-    code, _, complaint = command("train", trees, *few, "--closing-epochs", "2")
+    code, _, complaint = command("train", trees, *few, "--refit-epochs", "2")
     assert code == 2
-    assert "closing_epochs must be less than epochs, 2" in complaint
+    assert "refit_epochs must be less than epochs, 2" in complaint

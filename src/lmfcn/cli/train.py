@@ -61,9 +61,9 @@ def train(
     epochs: Annotated[
         int | None, Option(min=1, help="Epochs: 15, or 10 per class for one-vs-all.", rich_help_panel=_METHOD)
     ] = None,
-    closing_epochs: Annotated[
+    refit_epochs: Annotated[
         int | None,
-        Option(min=0, help="The last of these, with all images: 7 of 15.", rich_help_panel=_METHOD),
+        Option(min=0, help="How many of them, the last, use all images: 7.", rich_help_panel=_METHOD),
     ] = None,
     latent_dim: Annotated[
         int | None, Option(min=1, help="Length of the latent vector: 64.", rich_help_panel=_METHOD)
@@ -71,15 +71,15 @@ def train(
     strategy: Annotated[
         str | None, Option(metavar="NAME", help="joint or one-vs-all.", rich_help_panel=_METHOD)
     ] = None,
-    preset: Annotated[
-        str | None, Option(metavar="NAME", help="paper: its loss and constants.", rich_help_panel=_METHOD)
-    ] = None,
+    recipe: Annotated[
+        str, Option(metavar="NAME", help="default, or paper: the method of the paper.", rich_help_panel=_METHOD)
+    ] = "default",
     class_weight: Annotated[
         str,
         Option(metavar="WEIGHTS", help="auto, balanced, none, or such as rare=5,other=1.", rich_help_panel=_METHOD),
     ] = "auto",
-    views: Annotated[
-        str | None, Option(metavar="KIND", help="How images are shown: flips, turns or none.", rich_help_panel=_METHOD)
+    augmentation: Annotated[
+        str | None, Option(metavar="KIND", help="Augmentation: flips, dihedral or none.", rich_help_panel=_METHOD)
     ] = None,
     learning_rate: Annotated[
         float | None, Option(help="Learning rate of the first epoch: 0.001.", rich_help_panel=_METHOD)
@@ -119,6 +119,7 @@ def train(
     continues.
     """
     from lmfcn.compute.resources import reuse_freed_memory
+    from lmfcn.recipe import override
     from lmfcn.user_training import Source, open_split
     from lmfcn.util.checks import check_choice
     from lmfcn.util.files import check_writable, create_folder
@@ -129,6 +130,16 @@ def train(
     page = None if no_report else report or output.parent / "report.html"
     save_config(context, save_config_to)
     console = CommandConsole(quiet, as_json)
+    changed_recipe = override(
+        recipe,
+        {
+            "refit_epochs": refit_epochs,
+            "augmentation": augmentation,
+            "learning_rate": learning_rate,
+            "batch_size": batch_size,
+            "passes": passes,
+        },
+    )
     source = Source(data, size, cast("Color", color), groups, skip_bad)
     with create_folder(output.parent), create_folder((page or output).parent):
         for file in filter(None, (output, page)):
@@ -137,15 +148,10 @@ def train(
     _print_notes(console, parts)
     parameters = {
         "epochs": epochs,
-        "closing_epochs": closing_epochs,
         "latent_dim": latent_dim,
         "strategy": strategy,
-        "preset": preset,
         "class_weight": parse_class_weight(class_weight),
-        "views": views,
-        "learning_rate": learning_rate,
-        "batch_size": batch_size,
-        "passes": passes,
+        "recipe": changed_recipe,
         "validation_fraction": holdout,
         "random_state": seed,
         "n_jobs": jobs,
@@ -220,7 +226,7 @@ def _print_result(console: CommandConsole, trained: "TrainedModel", seconds: flo
 
 def _epochs(classifier: "LMFCNClassifier") -> str:
     """Describe the selected epoch, and whether training continued on all images."""
-    if classifier.closing_history_ is None:
+    if classifier.refit_history_ is None:
         return f"epoch {classifier.best_epoch_} selected"
     return f"epoch {classifier.best_epoch_} selected, then refitted on all images"
 
