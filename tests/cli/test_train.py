@@ -174,6 +174,7 @@ def test_without_the_extra_there_is_a_model_but_no_report(command, trees, tmp_pa
         (["trees", "--color", "red"], "--color must be one of 'keep', 'grey', 'rgb', got 'red'."),
         (["trees", "--strategy", "best"], "strategy must be one of 'joint', 'one-vs-all', got 'best'."),
         (["trees", "--recipe", "best"], "recipe must be 'default', 'paper' or a lmfcn.Recipe, got 'best'."),
+        (["trees", "--augmentation", "turns"], "augmentation must be one of 'none', 'flips', 'dihedral', got 'turns'."),
         (["trees", "--class-weight", "bark=a"], "--class-weight must be such as rare=5,other=1, got 'bark=a'"),
         (["trees", "--class-weight", "oak=2"], "class_weight names labels that are not in y: ['oak']."),
         (["trees", "--device", "abacus"], "device must be 'auto' or an available device ("),
@@ -204,11 +205,11 @@ def test_class_weights_of_labels_with_signs():
         parse_class_weight("a=1,c")
 
 
-def test_refit_epochs_are_printed_and_can_be_left_out(command, trees, tmp_path):
+def test_refit_epochs_are_printed_and_can_be_switched_off(command, trees, tmp_path):
     few = ("--epochs", "2", "--passes", "1", "--latent-dim", "2", "--no-gallery", "-o", tmp_path / "model.lmfcn")
     for more, stderr, shown in (
-        ((), "selected, then refitted on all images", ", then refitted on all of them"),
-        (("--refit-epochs", "0"), "selected, ", "which also helped to fit the final SVM"),
+        ((), "selected, then refitted on all images", "and then it learnt from those too"),
+        (("--refit-epochs", "0"), "selected, ", "and helped to fit the last SVM"),
     ):
         code, stdout, _ = command("train", trees, *few, *more)
         assert code == 0

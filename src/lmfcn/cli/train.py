@@ -63,7 +63,7 @@ def train(
     ] = None,
     refit_epochs: Annotated[
         int | None,
-        Option(min=0, help="The last of these, on all images: 7 of 15.", rich_help_panel=_METHOD),
+        Option(min=0, help="How many of them, the last, use all images: 7.", rich_help_panel=_METHOD),
     ] = None,
     latent_dim: Annotated[
         int | None, Option(min=1, help="Length of the latent vector: 64.", rich_help_panel=_METHOD)
@@ -72,15 +72,14 @@ def train(
         str | None, Option(metavar="NAME", help="joint or one-vs-all.", rich_help_panel=_METHOD)
     ] = None,
     recipe: Annotated[
-        str, Option(metavar="NAME", help="default, or paper: the paper's own method.", rich_help_panel=_METHOD)
+        str, Option(metavar="NAME", help="default, or paper: the method of the paper.", rich_help_panel=_METHOD)
     ] = "default",
     class_weight: Annotated[
         str,
         Option(metavar="WEIGHTS", help="auto, balanced, none, or such as rare=5,other=1.", rich_help_panel=_METHOD),
     ] = "auto",
     augmentation: Annotated[
-        str | None,
-        Option(metavar="KIND", help="flips, dihedral (with quarter turns) or none.", rich_help_panel=_METHOD),
+        str | None, Option(metavar="KIND", help="Augmentation: flips, dihedral or none.", rich_help_panel=_METHOD)
     ] = None,
     learning_rate: Annotated[
         float | None, Option(help="Learning rate of the first epoch: 0.001.", rich_help_panel=_METHOD)
@@ -139,6 +138,16 @@ def train(
     page = None if no_report else report or output.parent / "report.html"
     save_config(context, save_config_to)
     console = CommandConsole(quiet, as_json)
+    changed_recipe = override(
+        recipe,
+        {
+            "refit_epochs": refit_epochs,
+            "augmentation": augmentation,
+            "learning_rate": learning_rate,
+            "batch_size": batch_size,
+            "passes": passes,
+        },
+    )
     source = Source(data, size, cast("Color", color), groups, skip_bad)
     with create_folder(output.parent), create_folder((page or output).parent):
         for file in filter(None, (output, page)):
@@ -149,8 +158,8 @@ def train(
         "epochs": epochs,
         "latent_dim": latent_dim,
         "strategy": strategy,
-        "recipe": named_recipe,
         "class_weight": parse_class_weight(class_weight),
+        "recipe": changed_recipe,
         "validation_fraction": holdout,
         "random_state": seed,
         "n_jobs": jobs,
