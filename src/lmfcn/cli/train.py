@@ -127,14 +127,6 @@ def train(
     del config  # its callback has read the file already
     reuse_freed_memory()
     check_choice("--color", color, ("keep", "grey", "rgb"))
-    inner = {
-        "refit_epochs": refit_epochs,
-        "augmentation": augmentation,
-        "learning_rate": learning_rate,
-        "batch_size": batch_size,
-        "passes": passes,
-    }
-    named_recipe = override(recipe, inner) if any(value is not None for value in inner.values()) else recipe
     page = None if no_report else report or output.parent / "report.html"
     save_config(context, save_config_to)
     console = CommandConsole(quiet, as_json)
