@@ -103,7 +103,7 @@ def test_groups_on_two_sides_of_a_given_split_are_refused(command, trees, tmp_pa
     table = table_of(tmp_path, trees, groups=lambda label, _: label, split=thirds)
     code, _, stderr = command("train", table, "--groups", "patient", "--quiet")
     assert code == 2
-    assert "2 groups are on more than one side of the split: bark, wood" in stderr
+    assert "2 groups are in more than one part of the split: bark, wood" in stderr
 
 
 def test_validation_images_from_elsewhere_and_bad_files(command, trees, tmp_path):
@@ -208,8 +208,8 @@ def test_class_weights_of_labels_with_signs():
 def test_refit_epochs_are_printed_and_can_be_switched_off(command, trees, tmp_path):
     few = ("--epochs", "2", "--passes", "1", "--latent-dim", "2", "--no-gallery", "-o", tmp_path / "model.lmfcn")
     for more, stderr, shown in (
-        ((), "selected, then refitted on all images", "and then it learnt from those too"),
-        (("--refit-epochs", "0"), "selected, ", "and helped to fit the last SVM"),
+        ((), "selected, then refitted on all images", ", then refitted on all of them"),
+        (("--refit-epochs", "0"), "selected, ", "which also helped to fit the final SVM"),
     ):
         code, stdout, _ = command("train", trees, *few, *more)
         assert code == 0
