@@ -22,7 +22,7 @@ METHODS = {
     "LMFCN": lambda: LMFCNClassifier(),
     "LMFCN-16": lambda: LMFCNClassifier(latent_dim=16),
     "LMFCN-2": lambda: LMFCNClassifier(latent_dim=2),
-    "LMFCN-16 paper": lambda: LMFCNClassifier(preset="paper"),
+    "LMFCN-16 paper": lambda: LMFCNClassifier(recipe="paper"),
     # Thirty epochs of a CNN back-propagate about as many images as fifteen of LMFCN.
     "CNN": lambda: CNNClassifier(epochs=30),
     "CNN-16": lambda: CNNClassifier(epochs=30, latent_dim=16),

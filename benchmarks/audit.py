@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from lmfcn import LMFCNClassifier
+from lmfcn import LMFCNClassifier, Recipe
 from lmfcn.baselines.network_svm import RandomFCN
 from lmfcn.data.sources import open_collection
 from lmfcn.explain.audit import audit
@@ -41,7 +41,7 @@ def latents_by_kind(X: np.ndarray, y: np.ndarray, seed: int, *, quick: bool) -> 
     yield "quick", untrained.fit(X, y).transform(X)
     if quick:
         return
-    classifier = LMFCNClassifier(closing_epochs=0, random_state=seed).fit(X, y)
+    classifier = LMFCNClassifier(recipe=Recipe(refit_epochs=0), random_state=seed).fit(X, y)
     latents, n_untrained = classifier.model_.latents(X).numpy(), classifier.model_.members[0].n_latents
     yield "untrained part of the model", latents[:, :n_untrained]
     yield "trained part of the model", latents[:, n_untrained:]

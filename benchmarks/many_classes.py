@@ -16,13 +16,13 @@ import torch
 from sklearn.metrics import balanced_accuracy_score
 
 import lmfcn
-from lmfcn import LMFCNClassifier
+from lmfcn import LMFCNClassifier, Recipe
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.sources import open_collection
 from lmfcn.data.splits import Split, split
 from lmfcn.training.calibration import expected_calibration_error
 
-UNTRAINED = {"epochs": 1, "passes": 1, "learning_rate": 1e-9, "keep_untrained": False}
+UNTRAINED = {"epochs": 1, "recipe": Recipe(passes=1, learning_rate=1e-9, keep_untrained=False)}
 VARIANTS = {
     "joint": {"strategy": "joint"},
     "one-vs-all": {"strategy": "one-vs-all"},

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
-from lmfcn import LMFCNClassifier, make_gaussians
+from lmfcn import LMFCNClassifier, Recipe, make_gaussians
 from lmfcn.maps.texture_map import MapGrid
 from lmfcn.model import TextureModel
 
@@ -23,7 +23,7 @@ GOAL = 20.0
 def fitted_model(size: int) -> TextureModel:
     """Networks of the default size; how well they are trained does not matter here."""
     images, labels = make_gaussians(20, size, random_state=0, means=(128,) * 5, stds=(10, 20, 30, 45, 60))
-    return LMFCNClassifier(epochs=1, passes=1, random_state=0, device="cpu").fit(images, labels).model_
+    return LMFCNClassifier(epochs=1, recipe=Recipe(passes=1), random_state=0, device="cpu").fit(images, labels).model_
 
 
 def processor_seconds(run: Callable[[], object]) -> float:

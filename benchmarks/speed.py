@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,10 +24,11 @@ from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.compute.encode import convolutions_in, encode, has_bfloat16
 from lmfcn.method.epoch import Problem, Training
 from lmfcn.method.network import TextureFCN
-from lmfcn.recipe import PRESETS, Recipe
+from lmfcn.recipe import Recipe
 
 HERE = Path(__file__).parent
 CPU = torch.device("cpu")
+EPOCH = Recipe(passes=1, epochs=1, refit_epochs=0, precision="float32")
 LATENT_DIM = 64
 GOALS = {
     "encoding / matrix product, 64x64": 0.65,
@@ -118,11 +120,10 @@ def training_step(results: Results) -> None:
         results[f"training step, plain / {name}, 64x64"] = seconds["plain"] / seconds[name]
 
 
-def our_epoch(images: np.ndarray, labels: np.ndarray, **changes: object) -> Training:
-    settings = Recipe(**{"passes": 1, "epochs": 1, "precision": "float32", **changes})  # type: ignore[arg-type]
+def our_epoch(images: np.ndarray, labels: np.ndarray, recipe: Recipe = EPOCH) -> Training:
     generator = torch.Generator().manual_seed(0)
     network = TextureFCN(images.shape[3], LATENT_DIM, generator=generator)
-    return Training(network, Problem(images, torch.from_numpy(labels)), settings, generator)
+    return Training(network, Problem(images, torch.from_numpy(labels)), recipe, generator)
 
 
 def whole_epoch(results: Results) -> None:
@@ -165,10 +166,10 @@ def growth(results: Results, *, quick: bool) -> None:
 def one_epoch(n_images: int, side: int, *, paper: bool) -> None:
     """Measure one epoch and print what the parent wants to know."""
     images, labels = drawn(n_images, side, 3)
-    changes = {name: value for name, value in PRESETS["paper"].items() if paper and hasattr(Recipe, name)}
-    our_epoch(images[:8], labels[:8], **changes).train_epoch(0)  # imports what the first optimiser step imports
+    recipe = replace(Recipe.paper(), epochs=1) if paper else EPOCH
+    our_epoch(images[:8], labels[:8], recipe).train_epoch(0)  # imports what the first optimiser step imports
     start = time.perf_counter()
-    record, _ = our_epoch(images, labels, **changes).train_epoch(0)
+    record, _ = our_epoch(images, labels, recipe).train_epoch(0)
     seconds = time.perf_counter() - start
     told = {
         "milliseconds per image": 1000 * seconds / n_images,
@@ -183,7 +184,7 @@ def one_epoch(n_images: int, side: int, *, paper: bool) -> None:
 def prediction(results: Results) -> None:
     """Measure images per second in bulk and the latency of one, beside the CNN of the same size."""
     images, labels = drawn(200, 64)
-    ours = LMFCNClassifier(epochs=1, passes=1, random_state=0).fit(images, labels)
+    ours = LMFCNClassifier(epochs=1, recipe=Recipe(passes=1), random_state=0).fit(images, labels)
     cnn = CNNClassifier(epochs=1, random_state=0).fit(images, labels)
     bulk, one = (best_of(lambda x=x: ours.predict(x)) for x in (images, images[:1]))
     cnn_bulk, cnn_one = (best_of(lambda x=x: cnn.predict(x)) for x in (images, images[:1]))

@@ -95,7 +95,7 @@ class Callback:
         """After every epoch, with its record and its latent space; `training.history` ends with the record."""
 
     def on_training_end(self, training: "Training", result: Trained) -> None:
-        """After the last epoch, also if the training ended early."""
+        """After the last epoch, also if the training ended early; not after an interruption (Ctrl-C)."""
 
 
 class Training:
