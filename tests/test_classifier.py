@@ -268,7 +268,7 @@ def test_not_fitted(textures):
         ({"recipe": "papers"}, "recipe must be 'default', 'paper' or a lmfcn.Recipe, got 'papers'"),
         ({"validation_fraction": 1.0}, "validation_fraction must be less than 1, got 1.0"),
         ({"validation_fraction": -0.1}, "validation_fraction must be at least 0"),
-        ({"device": "abacus"}, r"device must be 'auto' or one of those that are here \(cpu.*\), got 'abacus'"),
+        ({"device": "abacus"}, r"device must be 'auto' or an available device \(cpu.*\), got 'abacus'"),
         ({"random_state": "seed"}, "random_state must be None"),
     ],
 )

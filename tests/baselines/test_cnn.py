@@ -220,8 +220,8 @@ def test_rare_classes_weigh_as_much_as_others():
 
 def test_first_filters_and_augmentation_of_lmfcn(textures, monkeypatch):
     used = []
-    original = network_training.random_views
-    monkeypatch.setattr(network_training, "random_views", lambda *given: used.append(given[1]) or original(*given))
+    original = network_training.augment
+    monkeypatch.setattr(network_training, "augment", lambda *given: used.append(given[1]) or original(*given))
     small = {"latent_dim": 4, "widths": (6, 8), "epochs": 1, "random_state": 0, "device": "cpu"}
     plain = CNNClassifier(**small, learning_rate=1e-9).fit(*textures)
     assert set(used) == {"none"}
@@ -234,7 +234,7 @@ def test_first_filters_and_augmentation_of_lmfcn(textures, monkeypatch):
     with pytest.raises(ValueError, match="augmentation must be one of 'none', 'flips', 'dihedral', got 'all'"):
         CNNClassifier(augmentation="all").fit(*textures)
     quick(epochs=1, augmentation="dihedral").fit(*textures)
-    assert set(used) == {"flips", "turns"}  # what `random_views` calls it
+    assert set(used) == {"flips", "dihedral"}
     with pytest.raises(ValueError, match="first_filters must be one of"):
         CNNClassifier(first_filters="learnt").fit(*textures)
 

@@ -71,7 +71,7 @@ def test_one_network_by_hand():
 
 def test_refit_epochs_add_to_the_counts_and_leave_the_curves():
     plain = history_fields(SimpleNamespace(history_=FIRST, best_epoch_=1, n_iter_=2))
-    closed = history_fields(SimpleNamespace(history_=FIRST, best_epoch_=1, n_iter_=4, closing_history_=SECOND))
+    closed = history_fields(SimpleNamespace(history_=FIRST, best_epoch_=1, n_iter_=4, refit_history_=SECOND))
     added = sum(SECOND.column("n_backpropagated"))
     assert closed["n_backpropagated"] == plain["n_backpropagated"] + added
     assert closed["closing_history"][0]["n_support"] == SECOND.column("n_support")

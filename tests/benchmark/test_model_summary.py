@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lmfcn import LMFCNClassifier, make_gaussians
+from lmfcn import LMFCNClassifier, Recipe, make_gaussians
 from lmfcn.benchmark.model_summary import (
     prediction_fields,
     read_summary,
@@ -93,7 +93,9 @@ def data():
 
 @pytest.fixture(scope="module")
 def fitted(data):
-    classifier = LMFCNClassifier(epochs=1, latent_dim=4, widths=(4,), passes=1, device="cpu", random_state=0)
+    classifier = LMFCNClassifier(
+        epochs=1, latent_dim=4, widths=(4,), recipe=Recipe(passes=1), device="cpu", random_state=0
+    )
     return classifier.fit(*data.train, validation=data.validation)
 
 

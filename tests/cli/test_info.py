@@ -1,6 +1,6 @@
 import json
 
-from lmfcn import LMFCNClassifier, __version__
+from lmfcn import LMFCNClassifier, Recipe, __version__
 
 
 def test_info_tells_what_a_model_is(command, model):
@@ -29,7 +29,9 @@ def test_info_as_json(command, model):
 
 
 def test_a_model_that_tells_little(command, textures, tmp_path):
-    classifier = LMFCNClassifier(epochs=1, latent_dim=2, widths=(4,), passes=1, random_state=0).fit(*textures)
+    classifier = LMFCNClassifier(epochs=1, latent_dim=2, widths=(4,), recipe=Recipe(passes=1), random_state=0).fit(
+        *textures
+    )
     classifier.model_.record = {}
     classifier.save(tmp_path / "bare.lmfcn")
     code, stdout, _ = command("info", "bare.lmfcn")
@@ -46,7 +48,9 @@ def test_no_model(command, trees):
 
 
 def test_refit_epochs_are_printed(command, textures, tmp_path):
-    classifier = LMFCNClassifier(epochs=3, latent_dim=2, widths=(4,), passes=1, random_state=0).fit(*textures)
+    classifier = LMFCNClassifier(epochs=3, latent_dim=2, widths=(4,), recipe=Recipe(passes=1), random_state=0).fit(
+        *textures
+    )
     classifier.save(tmp_path / "model.lmfcn")
     _, printed, _ = command("info", tmp_path / "model.lmfcn")
     assert f"epoch        {classifier.best_epoch_} selected, then 1 epoch on all images\n" in printed

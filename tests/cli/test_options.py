@@ -37,7 +37,7 @@ def test_the_command_line_beats_the_file_and_tables_of_other_commands_are_left_a
     [
         ("epoch = 3", "lmfcn train has no option 'epoch'; did you mean 'epochs'?"),
         ("[train]\nlatent-dims = 3", "did you mean 'latent_dim'?"),
-        ("xyz = 3", "lmfcn train has no option 'xyz'; there are batch_size, "),
+        ("xyz = 3", "lmfcn train has no option 'xyz'; there are augmentation, batch_size, "),
         ('epochs = "many"', "epochs must be a whole number, got 'many'."),
         ("epochs = 1.5", "epochs must be a whole number, got 1.5."),
         ("epochs = true", "epochs must be a whole number, got True."),

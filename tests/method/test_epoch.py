@@ -238,7 +238,7 @@ def test_latents_that_are_not_finite_name_the_epoch(textures):
 
 def test_a_loss_that_is_not_finite_names_the_epoch(textures, monkeypatch):
     training = training_of(problem_of(textures))
-    monkeypatch.setattr("lmfcn.method.backpropagation.contrast_loss", lambda own, *_: own[0].sum() * float("inf"))
+    monkeypatch.setattr("lmfcn.method.losses.contrast_loss", lambda own, *_: own[0].sum() * float("inf"))
     with pytest.raises(TrainingError, match=r"The loss became -?(inf|nan) in epoch 0; try a smaller learning_rate"):
         training.train_epoch(0)
 

@@ -50,7 +50,9 @@ def space():
 
 @pytest.fixture(scope="module")
 def fitted(textures):
-    return LMFCNClassifier(latent_dim=2, widths=(4, 4), epochs=2, passes=1, random_state=0).fit(*textures)
+    return LMFCNClassifier(latent_dim=2, widths=(4, 4), epochs=2, recipe=Recipe(passes=1), random_state=0).fit(
+        *textures
+    )
 
 
 def test_limits_hold_nearly_all_latents(space):

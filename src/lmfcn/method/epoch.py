@@ -257,9 +257,9 @@ class Training:
 
     def _describe(self, space: LatentSpace, latents: Tensor) -> dict[str, Any]:
         """Return the part of an epoch's record that its latents, and its latent space, tell."""
-        margin, labels = space.svm, self.problem.labels
+        svm, labels = space.svm, self.problem.labels
         predicted = labels.clone()
-        predicted[margin.misclassified] = -1  # some other class
+        predicted[svm.misclassified] = -1  # some other class
         all_indices = torch.arange(len(labels), device=labels.device)
         terms = loss_terms(space.latents, all_indices, space, self.recipe)
         head = self.descent.head
@@ -267,9 +267,9 @@ class Training:
             head_loss = 0.0 if head is None else float(head(latents, labels))
         return {
             "train_balanced_accuracy": balanced_accuracy(labels, predicted),
-            "n_support": len(margin.support),
-            "n_misclassified": len(margin.misclassified),
-            "n_settled": len(margin.settled),
+            "n_support": len(svm.support),
+            "n_misclassified": len(svm.misclassified),
+            "n_settled": len(svm.settled),
             "support_loss": float(terms.support),
             "correction_loss": float(terms.correction),
             "separation_loss": float(terms.separation),

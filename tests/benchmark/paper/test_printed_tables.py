@@ -100,7 +100,7 @@ def test_the_full_profile_is_the_papers_setting():
     assert more["CNN multiclass"]["epochs"] == 400
     assert more["ResNet18"] == {"weights": "weights.pth"}
     assert METHODS["ResNet18"]().n_components == 16
-    assert METHODS[PAPER]().preset == "paper"
+    assert METHODS[PAPER]().recipe == "paper"
     assert (full.repeats, full.figure_epochs, full.is_quick) == (5, 20, False)
     assert PROFILES["quick"].is_quick
     assert (full.tag, full.warning) == ("", "")
