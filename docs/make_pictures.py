@@ -23,6 +23,7 @@ class Epochs(Callback):
         self.seen: list[tuple[EpochRecord, LatentSpace]] = []
 
     def on_epoch_end(self, training: Training, record: EpochRecord, space: LatentSpace) -> None:  # noqa: ARG002
+        """Note an epoch."""
         self.seen.append((record, space))
 
 

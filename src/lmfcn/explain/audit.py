@@ -61,7 +61,9 @@ def latents_for_audit(
         )
         return untrained.fit(images).transform(images), "The images were encoded by an untrained network."
     # Without refit epochs the network learns the labels of fewer images, and so fewer wrong ones by heart.
-    trained = LMFCNClassifier(recipe=Recipe(refit_epochs=0), device=device, random_state=seed, verbose=verbose).fit(images)
+    trained = LMFCNClassifier(recipe=Recipe(refit_epochs=0), device=device, random_state=seed, verbose=verbose).fit(
+        images
+    )
     latents = trained.model_.latents(images).cpu().numpy()
     return latents, "The images were encoded by a model that was trained on them as they are labelled."
 
