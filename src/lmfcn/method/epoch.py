@@ -81,8 +81,8 @@ class Callback:
     >>> from lmfcn import Callback, LMFCNClassifier, make_gaussians
     >>> class StopWhenSettled(Callback):
     ...     def on_epoch_end(self, training, record, space):
-    ...         if record.n_misclassified == 0:
-    ...             training.stop("no image is misclassified")
+    ...         if record.n_support <= 3:
+    ...             training.stop("few support vectors are left")
     >>> X, y = make_gaussians(n_per_class=12, size=16, random_state=0)
     >>> classifier = LMFCNClassifier(epochs=2, latent_dim=4, random_state=0)
     >>> classifier = classifier.fit(X, y, callbacks=[StopWhenSettled()])
