@@ -245,7 +245,9 @@ def test_callbacks_are_allowed_where_there_is_one_network_only(textures):
 
 
 @pytest.mark.parametrize(
-    "callbacks", [5, None, print, [print], Diary(), Diary, [Diary], [Diary(), None], "ab"], ids=str
+    "callbacks",
+    [5, None, print, [print], Diary(), Diary, [Diary], [Diary(), None], "ab"],
+    ids=["number", "none", "function", "functions", "one", "class", "classes", "one and none", "text"],
 )
 def test_anything_but_callbacks_is_refused(textures, callbacks):
     with pytest.raises(ValueError, match=r"^callbacks must be a sequence of lmfcn\.Callback objects, got "):
