@@ -53,7 +53,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     class_weight : dict, "auto", "balanced" or None, default="auto"
         Factor on `C` for each class; "balanced" gives both sides of every SVM the same weight. "auto" changes no SVM
         and shifts the final decision towards rare classes (`Recipe.prior_shift`), which does more for the balanced
-        accuracy. It makes no difference to classes of equal size.
+        accuracy. It makes no difference to classes of equal size. Any other value replaces `Recipe.balanced` and
+        `Recipe.prior_shift`.
     recipe : {"default", "paper"} or Recipe, default="default"
         Every other choice of the method. "paper" is the paper's own method, LMFCN (paper). Searches reach inside:
         `set_params(recipe__head_weight=0.5)`.
@@ -189,7 +190,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         callbacks : sequence of Callback, optional
             Follow the training, or stop it; not with several worker processes.
         """
-        recipe = self.resolved_recipe()
+        recipe = self.recipe_with_overrides()
         check_jobs(self.n_jobs)
         checkpoints = None if self.checkpoint_dir is None else Checkpoints.open(self.checkpoint_dir)
         seed = self._seed(checkpoints)
@@ -287,7 +288,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     def _n_features_out(self) -> int:
         return self.model_.n_features
 
-    def resolved_recipe(self) -> Recipe:
+    def recipe_with_overrides(self) -> Recipe:
         """Return the recipe with the values that the constructor overrides; "auto" stays until the data are known."""
         check_class_weight(self.class_weight)
         recipe = override(self.recipe, {name: getattr(self, name) for name in _OVERRIDES})

@@ -72,11 +72,11 @@ class Recipe:
     C : float, default=10
         Penalty of a margin violation in the SVMs.
     gamma : "scale" or float, default="scale"
-        Width of the RBF kernel. "scale" is `gamma_factor` / (n_features * variance), measured anew in every epoch.
+        Coefficient of the RBF kernel. "scale" is `gamma_factor` / (n_features * variance), measured in every epoch.
     gamma_factor : float, default=1
         Factor on "scale".
     standardize : bool, default=True
-        Whether the kernel sees every latent feature with mean 0 and standard deviation 1.
+        Whether the kernel and the anchor losses see every latent feature with mean 0 and standard deviation 1.
     balanced : bool, default=False
         Whether both sides of every SVM get the same weight, however many images they have.
     prior_shift : float, default=0.5
@@ -107,7 +107,7 @@ class Recipe:
         Passes over the back-propagated images per epoch.
     optimizer : {"adamw", "adadelta"}, default="adamw"
     learning_rate : float, default=0.001
-        Learning rate of the first epoch.
+        Learning rate of the first epoch; it starts anew in the refit epochs.
     final_rate : float, default=0.1
         Share of the learning rate that is left at the end of a cosine schedule.
     weight_decay : float, default=0.01
@@ -175,18 +175,27 @@ class Recipe:
         """Return the paper's own method: its loss on one batch, with the optimiser and constants of its authors."""
         return cls(
             latent_dim=16,
+            widths=(64, 128),
             first_filters="random",
             keep_untrained=False,
             strategy="one-vs-all",
+            epochs="auto",
             refit_epochs=0,
             epoch_selection="best",
+            sv_close=5,
+            wr_close=1,
+            sh_close=0,
             fallback_anchors=False,
             correction_class="any",
             C=1.0,
+            gamma="scale",
+            gamma_factor=1.0,
             standardize=False,
+            balanced=False,
             prior_shift=0.0,
             support_loss="pull",
             anchor_weight=1.0,
+            distance="squared",
             distance_units="latent",
             head_weight=0.0,
             augmentation="none",
@@ -194,6 +203,7 @@ class Recipe:
             passes=1,
             optimizer="adadelta",
             learning_rate=0.1,
+            final_rate=0.1,
             weight_decay=0.1,
             whiten=False,
             refit=False,

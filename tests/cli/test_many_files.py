@@ -50,14 +50,17 @@ def test_a_killed_worker_changes_nothing(command, model, tiles, lines, cluster, 
             time.sleep(0.05)
         cluster.kill(int((tmp_path / "victim").read_text()))
 
-    real = streaming.FilePredictor
-    monkeypatch.setattr(
-        streaming, "FilePredictor", lambda *given: pieces.DeadlyPredictor(real(*given), tmp_path, "wood/7.png")
-    )
-    address, killer = cluster.grow_to(2), threading.Thread(target=kill_the_victim)
+    real = streaming.stream_predictions
+
+    def deadly(predict, *given, **options):
+        return real(pieces.DeadlyPredictor(predict, tmp_path, "wood/7.png"), *given, **options)
+
+    monkeypatch.setattr(streaming, "stream_predictions", deadly)
+    address, killer = cluster.grow_to(2), threading.Thread(target=kill_the_victim, daemon=True)
     killer.start()
-    code, _, _ = command("predict", model, tiles, "--proba", "--scheduler", address, "-o", "rows.csv")
-    killer.join()
+    code, _, stderr = command("predict", model, tiles, "--proba", "--scheduler", address, "-o", "rows.csv")
+    killer.join(timeout=60)
+    assert (tmp_path / "victim").exists(), stderr
     assert code == 1
     assert len([worker for worker in cluster.workers if worker.poll() is None]) == 1
     assert (tmp_path / "rows.csv").read_text() == lines

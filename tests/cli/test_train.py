@@ -132,13 +132,17 @@ def test_checkpoints_go_on(command, trees, tmp_path, model):
 
 @pytest.mark.parametrize("first_epoch_done", [True, False])
 def test_ctrl_c_keeps_what_there_is_or_leaves_nothing(command, trees, tmp_path, monkeypatch, first_epoch_done):
-    from lmfcn.method.epoch import Training
+    from lmfcn.method.epoch import Callback, Training
 
     whole = Training.run
 
+    class Interrupt(Callback):
+        def on_epoch_end(self, *_):
+            raise KeyboardInterrupt
+
     def stopped(training):
         if first_epoch_done:
-            training.observe = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
+            training.callbacks += (Interrupt(),)
             return whole(training)
         raise KeyboardInterrupt
 
@@ -147,7 +151,7 @@ def test_ctrl_c_keeps_what_there_is_or_leaves_nothing(command, trees, tmp_path, 
     assert code == 130
     assert "Traceback" not in stderr
     if first_epoch_done:
-        assert "Interrupted after epoch 0; epoch 0 is kept." in stderr
+        assert "Interrupted after epoch 0; epoch 0 is selected." in stderr
         _, stdout, _ = command("info", tmp_path / "model.lmfcn")
         assert "epoch        0 selected, interrupted by the user\n" in stdout
         assert json.loads(command("info", tmp_path / "model.lmfcn", "--json")[1])["interrupted"] is True

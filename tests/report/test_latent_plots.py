@@ -94,7 +94,7 @@ def test_training_curves_show_the_recorded_values(fitted):
 
 
 def test_refit_epochs_go_on_behind_the_others(fitted):
-    refit = fitted.closing_history_
+    refit = fitted.refit_history_
     figure = training_curves(fitted.history_, fitted.best_epoch_, refit=refit)
     accuracies, counts, losses = figure.axes
     assert [list(line.get_xdata()) for line in counts.lines[:2]] == [[0, 1], [1, 2]]

@@ -17,7 +17,7 @@ from lmfcn.data.arrays import RandomState
 from lmfcn.data.image_form import LoadedImages
 from lmfcn.data.training_data import TrainingData
 from lmfcn.method.network import TextureFCN
-from lmfcn.training.final_svm import NEVER_HELD_OUT, FinalSVM, SVMCandidate, choose_rule, fixed
+from lmfcn.training.final_svm import NEVER_HELD_OUT, FinalSVM, SVMCandidate, choose_candidate, fixed
 from lmfcn.util.checks import check_integer
 from lmfcn.util.packages import needs
 
@@ -138,7 +138,7 @@ class FisherSVC(CNNSVC):
 
     def _fit_svm(self, features: Tensor, labels: Tensor, folds: Tensor) -> FinalSVM:
         kernel = features @ features.T
-        rule, scores = choose_rule(((rule, fixed(kernel)) for rule in self.rules()), labels, folds)
+        rule, scores = choose_candidate(((rule, fixed(kernel)) for rule in self.rules()), labels, folds)
         margin = rule.fit(kernel, labels)
         decision: Any = LinearDecision(features[margin.support].T @ margin.coefficients, margin.intercepts)
         return FinalSVM(decision, margin.support, rule, (folds != NEVER_HELD_OUT).nonzero()[:, 0], scores)

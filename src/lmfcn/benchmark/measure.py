@@ -110,7 +110,7 @@ def digest_of(method: str, changes: Changes, more: Any = None) -> str:
 
 def _lmfcn_parameters(estimator: LMFCNClassifier) -> dict[str, Any]:
     """Return the parameters that decide about the result, in the form that the first digests were made of."""
-    recipe = estimator.resolved_recipe()
+    recipe = estimator.recipe_with_overrides()
     values = asdict(recipe.for_data(2, has_validation=True))
     others = ("class_weight", "validation_fraction", "image_shape")
     return {

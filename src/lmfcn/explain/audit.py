@@ -23,7 +23,7 @@ from lmfcn.model import probabilities
 from lmfcn.model_file import load
 from lmfcn.recipe import Recipe
 from lmfcn.training.calibration import fit_inverse_temperature
-from lmfcn.training.final_svm import NEVER_HELD_OUT, SVMCandidate, choose_rule, fixed
+from lmfcn.training.final_svm import NEVER_HELD_OUT, SVMCandidate, choose_candidate, fixed
 from lmfcn.training.fit import cross_validation_folds
 from lmfcn.util.files import write_text
 from lmfcn.util.progress import item_progress
@@ -255,7 +255,7 @@ def _cross_validate(
 
 def _held_out(rule: SVMCandidate, kernel: Tensor, targets: Tensor, folds: Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Return cross-validated probabilities (n, n_classes) and errors (n,); NaN and 0 for images never held out."""
-    _, scores = choose_rule([(rule, fixed(kernel))], targets, folds)
+    _, scores = choose_candidate([(rule, fixed(kernel))], targets, folds)
     held_out = (folds != NEVER_HELD_OUT).numpy()
     predicted = np.full((len(targets), int(targets.max()) + 1), np.nan)
     wrong = np.zeros(len(targets))

@@ -1,1 +1,1 @@
-"""The paper's method, nothing else: README.md maps every equation to a function."""
+"""The paper's method, and the options that change its steps: README.md maps every equation to a function."""

@@ -27,10 +27,11 @@ Record = TypeVar("Record")
 class EpochRecord:
     """One epoch of one network, measured at its start; only `n_backpropagated` tells of its updates.
 
-    Epoch 0 is the untrained network, epoch k the network after k rounds of back-propagation. Closing
-    epochs, which go on from a kept epoch, are numbered behind the last one of the phase before. `head_loss` is the
-    cross-entropy of the linear layer over all training images, 0 without one. The training accuracy is that of the
-    epoch's own SVM, the validation accuracy that of an SVM like the last one, which is the same in the paper.
+    Epoch 0 is the untrained network, epoch k the network after k rounds of back-propagation. Refit epochs go on from
+    the selected epoch. Their first record repeats the number of the last epoch before: it measures the selected network
+    on all images. `head_loss` is the cross-entropy of the linear head over all training images, 0 without a head. The
+    training accuracy is that of the epoch's own SVM. The validation accuracy is that of an SVM like the final one,
+    which is the epoch's own in LMFCN (paper).
     """
 
     epoch: int

@@ -62,7 +62,7 @@ def squared_distances(latents: Tensor, others: Tensor | None = None) -> Tensor:
 
 
 def gamma_from_scale(latents: Tensor, factor: float = 1.0) -> float:
-    """Return the kernel's width *gamma* = factor / (phi Var T), so that it follows the scale of the latents.
+    """Return the kernel's coefficient *gamma* = factor / (phi Var T), so that it follows the scale of the latents.
 
     Var is taken over all entries of *T* and divides by their number, as scikit-learn's "scale" does.
     """

@@ -61,12 +61,12 @@ def _pairs(anchors: Anchors, moved: Tensor, images: Tensor, latents: Tensor) -> 
 
 
 def support_loss(moved: Tensor, anchors: Tensor, valid: Tensor, *, squared: bool = True) -> Tensor:
-    """Pull support vectors to their anchors, *L_sv*, equation 11: sum of distances over |S|."""
+    """Pull support vectors to their anchors, *L_sv*, equation 11: sum of squared distances over |S|."""
     return _pull(moved, anchors, valid, squared=squared)
 
 
 def correction_loss(moved: Tensor, anchors: Tensor, valid: Tensor, *, squared: bool = True) -> Tensor:
-    """Pull misclassified images to support vectors, *L_mc*, equation 12: sum of distances over |Q|."""
+    """Pull misclassified images to support vectors, *L_mc*, equation 12: sum of squared distances over |Q|."""
     return _pull(moved, anchors, valid, squared=squared)
 
 

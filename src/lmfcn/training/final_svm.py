@@ -102,8 +102,7 @@ def _widest(latents: Tensor, n_directions: int) -> Tensor:
 
 C_FACTORS = (1.0, 0.1, 10.0)
 GAMMA_FACTORS = (1.0, 0.3, 0.1, 3.0)
-"""What cross-validation tries where latents are not whitened, as factors on the recipe' own C and gamma; the recipe
-themselves come first."""
+"""Factors on the recipe's own C and gamma that cross-validation tries where latents are not whitened; 1 comes first."""
 
 NEVER_HELD_OUT = -1
 """The fold of images that are in every training part."""
@@ -120,7 +119,7 @@ class SVMCandidate:
     ----------
     C : float
     gamma_factor : float
-        Factor on the recipe' own gamma. It means nothing where the kernel is given.
+        Factor on the recipe's own gamma. It means nothing where the kernel is given.
     whiten : bool
         Whether latents are whitened within classes, likewise.
     balanced : bool
@@ -145,7 +144,7 @@ class SVMCandidate:
 
 
 def svm_candidates(recipe: Recipe, weights: Tensor | None = None) -> list[SVMCandidate]:
-    """Return the rules that cross-validation may choose from; the recipe' own comes first.
+    """Return the candidates that cross-validation may choose from; the recipe's own comes first.
 
     Whitened latents have a scale of their own that fits every set we measured, and nothing is left to choose; without
     `refit` nothing may be chosen.
@@ -188,7 +187,7 @@ class FinalSVM:
 
 
 def fit_final_svm(
-    latents: Tensor, labels: Tensor, folds: Tensor, recipe: Recipe, rules: Sequence[SVMCandidate]
+    latents: Tensor, labels: Tensor, folds: Tensor, recipe: Recipe, candidates: Sequence[SVMCandidate]
 ) -> FinalSVM:
     """Fit the SVM on all latents, after cross-validation that scores every image of a fold.
 
@@ -204,11 +203,11 @@ def fit_final_svm(
         have not seen.
     recipe : Recipe
         Tell whether latents are standardised, and their gamma.
-    rules : sequence of SVMCandidate
+    candidates : sequence of SVMCandidate
         Of these the one under which the held-out classes are most likely.
     """
     spaces = _Spaces(latents, labels, recipe)
-    rule, scores = choose_rule(((rule, partial(spaces.kernel, rule)) for rule in rules), labels, folds)
+    rule, scores = choose_candidate(((rule, partial(spaces.kernel, rule)) for rule in candidates), labels, folds)
     space = spaces.of(rule)
     gamma = space.gamma * rule.gamma_factor
     svm = rule.fit(rbf_kernel(space.squared, gamma), labels)
@@ -218,7 +217,7 @@ def fit_final_svm(
 
 @dataclass(frozen=True)
 class _Space:
-    """Latents (n, phi) in the space of the kernel, their squared distances (n, n), and the recipe' gamma there."""
+    """Latents (n, phi) in the space of the kernel, their squared distances (n, n), and the recipe's gamma there."""
 
     scale: LatentScale
     latents: Tensor
@@ -227,7 +226,7 @@ class _Space:
 
 
 class _Spaces:
-    """Latents as rules see them: standardised by all images, or whitened by those that may be learnt from."""
+    """Latents as candidates see them: standardised by all images, or whitened by those that may be learnt from."""
 
     def __init__(self, latents: Tensor, labels: Tensor, recipe: Recipe) -> None:
         self._latents, self._labels, self._recipe = latents, labels, recipe
@@ -274,36 +273,36 @@ def fixed(kernel: Tensor) -> KernelOf:
     return lambda _: kernel
 
 
-def choose_rule(
-    candidates: Iterable[tuple[SVMCandidate, KernelOf]], labels: Tensor, folds: Tensor
+def choose_candidate(
+    candidates_with_kernels: Iterable[tuple[SVMCandidate, KernelOf]], labels: Tensor, folds: Tensor
 ) -> tuple[SVMCandidate, Tensor]:
-    """Return the rule with the likeliest held-out scores (the first one on a tie), and honest held-out scores.
+    """Return the candidate with the most likely held-out scores (the first one on a tie), and unbiased scores.
 
-    Scores of the chosen rule would flatter it, because it was chosen by them: each fold is scored under the rule
-    that the other folds choose.
+    Scores of the chosen candidate would be too good, because it was chosen by them. So each fold is scored by the
+    candidate that the other folds choose.
 
     Parameters
     ----------
-    candidates : iterable of (SVMCandidate, KernelOf)
-        Rules, each with its kernel (n, n), which may depend on what is learnt from.
+    candidates_with_kernels : iterable of (SVMCandidate, KernelOf)
+        Each candidate with its kernel (n, n), which may depend on the images that are learnt from.
     labels, folds : Tensor (n,)
-        As for `fit_final_svm`. If no image is in a fold, the first rule is returned, without scores.
+        As for `fit_final_svm`. If no image is in a fold, the first candidate is returned, without scores.
     """
     held_out = folds != NEVER_HELD_OUT
     labels_out, folds_out = labels[held_out], folds[held_out]
-    rules, scores = [], []
-    for rule, kernel_of in candidates:
+    candidates, scores = [], []
+    for candidate, kernel_of in candidates_with_kernels:
         if not len(folds_out):
-            return rule, torch.empty(0, 1)
-        rules.append(rule)
-        scores.append(_held_out_scores(rule, kernel_of, labels, folds)[held_out])
+            return candidate, torch.empty(0, 1)
+        candidates.append(candidate)
+        scores.append(_held_out_scores(candidate, kernel_of, labels, folds)[held_out])
     tried = torch.stack(scores)
     honest = tried[0].clone()
-    for fold in folds_out.unique().tolist() if len(rules) > 1 else []:
+    for fold in folds_out.unique().tolist() if len(candidates) > 1 else []:
         in_fold = folds_out == fold
         others = ~in_fold if bool((~in_fold).any()) else in_fold
         honest[in_fold] = tried[select_most_likely(tried[:, others], labels_out[others]), in_fold]
-    return rules[select_most_likely(tried, labels_out)], honest
+    return candidates[select_most_likely(tried, labels_out)], honest
 
 
 def _held_out_scores(rule: SVMCandidate, kernel_of: KernelOf, labels: Tensor, folds: Tensor) -> Tensor:

@@ -90,6 +90,7 @@ def refit(data: TrainingData, options: FitOptions, trained: Sequence[Trained]) -
         return None
     first_epoch = recipe.n_epochs - recipe.n_refit_epochs
     phase_recipe = replace(recipe, epochs=recipe.n_refit_epochs, refit_epochs=0)
+    # The suffix is that of earlier versions, so that their checkpoints are still known.
     phase = _Phase("LMFCN, all images", phase_recipe, first_epoch, "-closing")
     networks = [copy.deepcopy(result.selected.network) for result in trained]
     try:
@@ -172,12 +173,10 @@ class _JudgeByFinalSVM:
     validation_untrained: Tensor | None
 
     def __call__(self, latents: Tensor, validation_latents: Tensor, space: LatentSpace) -> Tensor:  # noqa: ARG002
-        in_no_fold, own_rule = (
-            torch.full_like(self.labels, NEVER_HELD_OUT),
-            svm_candidates(self.recipe, self.weights)[:1],
-        )
+        no_folds = torch.full_like(self.labels, NEVER_HELD_OUT)
+        own = svm_candidates(self.recipe, self.weights)[:1]
         features = _side_by_side(self.untrained, latents)
-        decision = fit_final_svm(features, self.labels, in_no_fold, self.recipe, own_rule).decision
+        decision = fit_final_svm(features, self.labels, no_folds, self.recipe, own).decision
         return decision.scores(_side_by_side(self.validation_untrained, validation_latents))
 
 

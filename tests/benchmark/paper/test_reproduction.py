@@ -241,7 +241,7 @@ def test_runs_of_real_methods_tell_everything(tmp_path, monkeypatch):
     assert reproduction.run(silent) == []
     (run,) = read_lines(tmp_path / "runs.jsonl")
     assert (run.method, run.seed, run.n_train, run.n_test) == (PAPER, 0, 16, 12)
-    assert (run.settings["latent_dim"], run.settings["preset"], run.settings["epochs"]) == (16, "paper", 1)
+    assert (run.settings["latent_dim"], run.settings["recipe"], run.settings["epochs"]) == (16, "paper", 1)
     assert len(run.split) == len(run.digest) == 32
     assert run.machine["cores"] >= 1
     assert "torch" in run.versions
