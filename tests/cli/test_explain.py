@@ -150,7 +150,7 @@ def test_bad_input_of_audit(labelled, folder, tmp_path, run):
         ([tmp_path / "table.csv"], "has no labels; an audit needs the class of every image"),
         ([tmp_path / "one.npz", "--quick"], "at least two classes"),
         ([labelled, "--quick", "--model", folder / "model.lmfcn"], "give only one of them"),
-        ([labelled, "--size", "32", "--model", folder / "model.lmfcn"], "--size and --color are for a new training"),
+        ([labelled, "--size", "32", "--model", folder / "model.lmfcn"], "--size and --color apply to a new training"),
         ([labelled, "--model", tmp_path / "no.lmfcn"], "no.lmfcn"),
         ([labelled, "--color", "blue"], "--color must be"),
     ]
