@@ -23,7 +23,7 @@ from scipy.ndimage import uniform_filter
 from lmfcn import LMFCNClassifier, TextureModel
 from lmfcn.export import export_onnx
 from lmfcn.export.agreement import compare
-from lmfcn.export.exported_files import run_onnx
+from lmfcn.export.exported_files import load_onnx_file
 
 FORMS = {"grey": (1, "uint8"), "RGB": (3, "uint8"), "16-bit": (1, "uint16"), "6-channel": (6, "uint8")}
 GRAINS = [(1, 1), (1, 5), (5, 1), (3, 3), (7, 7)]  # of the classes, in pixels
@@ -66,7 +66,7 @@ def measure_parity(n_images: int, epochs: int, folder: Path) -> bool:
             export_onnx(model, path)
             batches = list(new_images(n_images // (2 * len(FORMS)), n_classes, form))
             try:
-                found = compare(model, run_onnx(path.read_bytes()), batches, LARGEST_DIFFERENCE)
+                found = compare(model, load_onnx_file(path.read_bytes()), batches, LARGEST_DIFFERENCE)
             except ValueError as error:
                 sound = False
                 print(f"| {n_classes} classes, {form} | {len(batches)} | {error} | | |", flush=True)
