@@ -96,6 +96,28 @@ def test_what_the_user_has_set_stays(monkeypatch):
     assert chosen == {"MALLOC_TRIM_THRESHOLD_": "1"}
 
 
+@needs_glibc
+def test_free_pages_go_back_to_the_system():
+    program = """
+import gc
+from pathlib import Path
+from lmfcn.compute.resources import release_freed_memory
+
+def resident():
+    return next(int(line.split()[1]) for line in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in line)
+
+blocks = [bytearray(60_000) for _ in range(2000)]
+pins = blocks[-1:]
+del blocks
+gc.collect()
+before = resident()
+release_freed_memory()
+print(before - resident())
+"""
+    freed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert int(freed) > 80_000  # of about 117,000 kB
+
+
 def test_without_glibc_nothing_happens(monkeypatch):
     monkeypatch.setattr("platform.libc_ver", lambda: ("musl", "1"))
     environment = {}

@@ -14,7 +14,7 @@ Every step computes the maps again from the pixels, so only those of one piece a
 three times the work of a batch that fits. The result is the same but for rounding.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -25,6 +25,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import batch_norm
 
 from lmfcn.compute.encode import convolutions_in, joint_moments, mean_and_variance
+from lmfcn.compute.resources import release_freed_memory
 from lmfcn.method.network import TextureFCN
 
 Pixels = Callable[[slice], Tensor]
@@ -134,9 +135,9 @@ class _Pieces:
         """Set the statistics of all blocks and return the latents (n, n_latents), without gradient."""
         with torch.no_grad(), convolutions_in(bfloat16=self.bfloat16, device=self.device):
             for number, block in enumerate(self.blocks):
-                moments = [mean_and_variance(self._convolved(part, number)) for part in self.parts]
+                moments = [mean_and_variance(self._convolved(part, number)) for part in self._each_part()]
                 block.mean, block.variance = joint_moments(moments, self._shares())
-            return torch.cat([self._latents(part) for part in self.parts])
+            return torch.cat([self._latents(part) for part in self._each_part()])
 
     def _latents(self, part: slice) -> Tensor:
         maps, averages = self._images(part), []
@@ -167,7 +168,7 @@ class _Pieces:
     def _sum(self, outputs: Callable[[slice], list[_WithSlope]], weights: Sequence[Tensor]) -> list[Tensor]:
         """Return the gradients of weights, summed over the pieces, from outputs with their gradients."""
         total = [torch.zeros_like(weight) for weight in weights]
-        for part in self.parts:
+        for part in self._each_part():
             with torch.enable_grad(), convolutions_in(bfloat16=self.bfloat16, device=self.device):
                 found, slopes = zip(*outputs(part), strict=True)
             for gradient, more in zip(total, torch.autograd.grad(found, weights, slopes), strict=True):
@@ -201,6 +202,11 @@ class _Pieces:
             maps = block.behind_convolution(block.convolution(maps))
         convolved: Tensor = self.blocks[last].convolution(maps)
         return convolved
+
+    def _each_part(self) -> Iterator[slice]:
+        for part in self.parts:
+            yield part
+            release_freed_memory()  # or gaps in the heap would grow from piece to piece
 
     def _images(self, part: slice) -> Tensor:
         return self.pixels(part).to(self.weights[0].dtype)
