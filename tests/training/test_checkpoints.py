@@ -146,11 +146,11 @@ def test_workers_write_and_read_checkpoints(tmp_path, n_jobs):
         again = quick(strategy="one-vs-all", checkpoint_dir=tmp_path, n_jobs=3 - n_jobs).fit(*data)
     assert same(first, again)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "network-0-closing.safetensors",
+        "network-0-refit.safetensors",
         "network-0.safetensors",
-        "network-1-closing.safetensors",
+        "network-1-refit.safetensors",
         "network-1.safetensors",
-        "network-2-closing.safetensors",
+        "network-2-refit.safetensors",
         "network-2.safetensors",
         "run.json",
     ]

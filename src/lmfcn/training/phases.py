@@ -90,8 +90,7 @@ def refit(data: TrainingData, options: FitOptions, trained: Sequence[Trained]) -
         return None
     first_epoch = recipe.n_epochs - recipe.n_refit_epochs
     phase_recipe = replace(recipe, epochs=recipe.n_refit_epochs, refit_epochs=0)
-    # The suffix is that of earlier versions, so that their checkpoints are still known.
-    phase = _Phase("LMFCN, all images", phase_recipe, first_epoch, "-closing")
+    phase = _Phase("LMFCN, all images", phase_recipe, first_epoch, "-refit")
     networks = [copy.deepcopy(result.selected.network) for result in trained]
     try:
         return _train(data, options, phase, _problem_of_all(data, options), networks)
