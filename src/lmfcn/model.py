@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from lmfcn.data.framing import to_color
 from lmfcn.data.image_form import ImageForm
 from lmfcn.method.kernel_svm import Decision, balanced_accuracy
 from lmfcn.method.network import TextureFCN
+from lmfcn.networks.trunk import Trunk
 
 if TYPE_CHECKING:
     from lmfcn.maps.texture_map import Mapper, TextureMap
@@ -114,15 +115,41 @@ def to_logits(scores: Tensor) -> Tensor:
 
 
 class Networks(nn.Module):
-    """Several networks that look at the same images; their latents stand one behind the other."""
+    """Several networks that look at the same images, or at the maps of the same trunk; their latents are joined.
 
-    def __init__(self, networks: Sequence[TextureFCN]) -> None:
+    With a trunk, its features come first, if they are kept.
+    """
+
+    def __init__(self, networks: Sequence[TextureFCN], trunk: Trunk | None = None, *, keep_trunk: bool = True) -> None:
         super().__init__()
         self.members = nn.ModuleList(networks)
+        self.trunk = trunk
+        self.keep_trunk = keep_trunk and trunk is not None
+        self.average: Callable[[Tensor], Tensor] = TextureFCN.average
 
     def forward(self, batch: Tensor) -> Tensor:
         """Return latents (b, n_latents), those of all networks."""
-        return torch.cat([network(batch) for network in self.members], dim=1)
+        return torch.cat([self.average(maps) for maps in self.maps(batch)], dim=1)
+
+    def maps(self, batch: Tensor) -> Iterator[Tensor]:
+        """Go through the maps (b, c, h, w) whose means are the latents, in the order of the latents."""
+        if self.trunk is not None:
+            stages = self.trunk(batch)
+            yield from stages if self.keep_trunk else ()
+            batch = self.trunk.trained_maps(stages)
+        for network in self.members:
+            yield from network.maps(batch)  # type: ignore[operator]
+
+    @property
+    def n_latents(self) -> int:
+        """Length of the joined latents."""
+        beside = self.trunk.n_features if self.trunk is not None and self.keep_trunk else 0
+        return beside + sum(network.n_latents for network in self.members)  # type: ignore[misc]
+
+    @property
+    def encoding_batch(self) -> int | None:
+        """How many images to encode at once, if there is a trunk to decide it."""
+        return None if self.trunk is None else self.trunk.encoding_batch
 
 
 class TextureModel(nn.Module):
@@ -132,8 +159,8 @@ class TextureModel(nn.Module):
 
     Parameters
     ----------
-    networks : sequence of TextureFCN
-        One, or one per class; before them the untrained one, if it is kept.
+    networks : Networks, or sequence of TextureFCN
+        One, or one per class; before them the untrained one, if it is kept. Behind a trunk they look at its maps.
     decision : Decision
         The RBF SVM on their latents.
     calibration : Calibration
@@ -154,7 +181,7 @@ class TextureModel(nn.Module):
 
     def __init__(
         self,
-        networks: Sequence[TextureFCN],
+        networks: Networks | Sequence[TextureFCN],
         decision: Decision,
         calibration: Calibration,
         classes: np.ndarray,
@@ -162,7 +189,7 @@ class TextureModel(nn.Module):
         record: dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
-        self.networks = Networks(networks)
+        self.networks = networks if isinstance(networks, Networks) else Networks(networks)
         self.register_buffer("mean", decision.scale.mean)
         self.register_buffer("std", decision.scale.std)
         self.register_buffer("whitening", decision.scale.whitening)
@@ -198,6 +225,11 @@ class TextureModel(nn.Module):
     def members(self) -> list[TextureFCN]:
         """The networks in the order of their latents."""
         return list(self.networks.members)  # type: ignore[arg-type]
+
+    @property
+    def trunk(self) -> Trunk | None:
+        """The frozen network in front of the others, if there is one."""
+        return self.networks.trunk
 
     @property
     def device(self) -> torch.device:
@@ -278,8 +310,9 @@ class TextureModel(nn.Module):
         """Return what is where in one image.
 
         At every place of a window the map holds what `predict_proba` says about the window cut out of the image, up
-        to rounding, but the networks go over the image once and not over every window. For images that do not fit
-        into memory there is `lmfcn map`.
+        to rounding, but the networks go over the image once and not over every window. Behind a pretrained network
+        this is an approximation, as that network sees what is around a window. For images that do not fit into
+        memory there is `lmfcn map`.
 
         Parameters
         ----------
@@ -287,7 +320,7 @@ class TextureModel(nn.Module):
             Pixels as the model was trained on.
         window : int, optional
             Side of the windows in pixels: by default that of the training images if they had been brought to a size,
-            else 64. A multiple of 4 for networks of the default depth.
+            else 64. A multiple of 4 for networks of the default depth; behind a pretrained network at least 32.
         stride : int, default=16
             Pixels from one window to the next, likewise.
 
@@ -318,7 +351,7 @@ class TextureModel(nn.Module):
         """Return what maps images, or parts of large ones."""
         from lmfcn.maps.texture_map import Mapper
 
-        return Mapper(self.members, self.decision, self.calibration.inverse_temperature)
+        return Mapper.of(self)
 
     def _scores(self, X: Any) -> Tensor:
         return to_cpu_double(self.decision.scores(self.latents(X)))

@@ -7,19 +7,23 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lmfcn.compute.resources import CPU, check_device
-from lmfcn.data.arrays import check_row_shape
+from lmfcn.data.arrays import SMALLEST_SIDE, check_row_shape
 from lmfcn.data.framing import Preprocessing, describe_channels
 from lmfcn.data.image_form import ImageForm
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.method.network import POOLING, TextureFCN
-from lmfcn.model import Calibration, TextureModel, probabilities
+from lmfcn.model import Calibration, Networks, TextureModel, probabilities
+from lmfcn.networks.efficientnet_lite import EfficientNetLite0
+from lmfcn.networks.trunk import Trunk, fingerprint
 from lmfcn.util.tensor_files import FileError, read_tensors, write_tensors
 
 KIND = "lmfcn model"
 VERSION = 3
+VERSION_WITH_TRUNK = 4
+"""Of files with a frozen network, which earlier versions of lmfcn cannot read."""
 _LARGEST_COUNT = 10**6
 _LARGEST_SIDE = 2**14
 _LABEL_TYPES: dict[str, tuple[type, ...]] = {"i": (int,), "u": (int,), "f": (float,), "b": (bool,), "U": (str,)}
@@ -29,7 +33,8 @@ def save(model: TextureModel, path: str | Path) -> None:
     """Write a model to a file, whole or not at all: weights, support vectors' latents, and how it came about."""
     networks = model.members
     first = networks[0]
-    values = {
+    trunk = model.trunk
+    values: dict[str, Any] = {
         "networks": {
             "count": len(networks),
             "in_channels": first.in_channels,
@@ -57,7 +62,25 @@ def save(model: TextureModel, path: str | Path) -> None:
             f"network-{number}.{name}": _compact(tensor) if tensor.ndim == 4 else tensor
             for name, tensor in network.state_dict().items()
         }
-    write_tensors(path, KIND, VERSION, values, tensors)
+    if trunk is None:
+        write_tensors(path, KIND, VERSION, values, tensors)
+        return
+    values["trunk"] = _describe_trunk(trunk, keep=model.networks.keep_trunk)
+    tensors["trunk.map_std"] = trunk.map_std
+    if isinstance(trunk.network, EfficientNetLite0):
+        tensors |= {f"trunk.{name}": _compact(tensor) for name, tensor in trunk.network.state_dict().items()}
+    write_tensors(path, KIND, VERSION_WITH_TRUNK, values, tensors)
+
+
+def _describe_trunk(trunk: Trunk, *, keep: bool) -> dict[str, Any]:
+    return {
+        "name": trunk.name,
+        "sha256": fingerprint(trunk.network),
+        "licence": trunk.licence,
+        "keep": keep,
+        "low": trunk.low,
+        "high": trunk.high,
+    }
 
 
 def _compact(tensor: Tensor) -> Tensor:
@@ -66,7 +89,7 @@ def _compact(tensor: Tensor) -> Tensor:
     return half if torch.equal(half.to(tensor.dtype), tensor) else tensor
 
 
-def load(path: str | Path, device: str | torch.device = "auto") -> TextureModel:
+def load(path: str | Path, device: str | torch.device = "auto", *, network: nn.Module | None = None) -> TextureModel:
     """Read a model from a file that `save` wrote.
 
     Nothing in the file is executed. It is refused, with a reason, if it is truncated, changed, not a model, or made by
@@ -78,6 +101,9 @@ def load(path: str | Path, device: str | torch.device = "auto") -> TextureModel:
     device : str or torch.device, default="auto"
         Where the model shall compute: "cpu", "cuda", "mps" and so on; "auto" takes an accelerator where there is one
         that works, else the CPU. `model.to(device)` moves it later.
+    network : torch.nn.Module, optional
+        The frozen network of a model that was trained with a module of your own, with the same weights: a file holds
+        the weights of EfficientNet-Lite0, but not those of other frozen networks.
 
     Raises
     ------
@@ -85,16 +111,16 @@ def load(path: str | Path, device: str | torch.device = "auto") -> TextureModel:
     lmfcn.util.tensor_files.FileError
     """
     there = check_device(device)
-    values, tensors = read_tensors(path, KIND, VERSION)
+    values, tensors = read_tensors(path, KIND, VERSION, VERSION_WITH_TRUNK)
     try:
-        model = _build(values, tensors)
+        model = _build(values, tensors, network)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError, MemoryError) as error:
         reason = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise FileError(f"{path} is not a sound model: {reason.splitlines()[0]}.") from error
     return model.to(there)
 
 
-def _build(values: dict[str, Any], tensors: dict[str, Tensor]) -> TextureModel:
+def _build(values: dict[str, Any], tensors: dict[str, Tensor], network: nn.Module | None = None) -> TextureModel:
     classes = _read_classes(values["classes"])
     calibration = _read_calibration(values["calibration"], tensors.pop("calibration.true_probabilities"))
     parts = {
@@ -103,12 +129,15 @@ def _build(values: dict[str, Any], tensors: dict[str, Tensor]) -> TextureModel:
     if "whitening" in parts and parts["whitening"].dtype == torch.float16:
         parts["whitening"] = parts["whitening"].float()
     form = _read_form(values["form"])
-    networks = _read_networks(values["networks"], tensors)
-    n_latents = sum(network.n_latents for network in networks)
+    trunk, keep_trunk = _read_trunk(values.get("trunk"), tensors, form.channels, network)
+    members = _read_networks(values["networks"], tensors)
+    takes = form.channels if trunk is None else trunk.stage_channels[trunk.trained_stage]
+    if members[0].in_channels != takes:
+        raise ValueError(f"its networks take {members[0].in_channels} channels, its images have {takes}")
+    networks = Networks(members, trunk, keep_trunk=keep_trunk)
+    n_latents = networks.n_latents
     n_scores = 1 if len(classes) == 2 else len(classes)
     _check_decision(parts, n_latents, n_scores)
-    if networks[0].in_channels != form.channels:
-        raise ValueError(f"its networks take {networks[0].in_channels} channels, its images have {form.channels}")
     decision = Decision.of_tensors(parts, _number("gamma", values["gamma"]), CPU)
     model = TextureModel(networks, decision, calibration, classes, form, dict(values["record"]))
     _try_out(model)
@@ -117,10 +146,52 @@ def _build(values: dict[str, Any], tensors: dict[str, Tensor]) -> TextureModel:
 
 def _try_out(model: TextureModel) -> None:
     """Refuse numbers that are finite one by one, but not what comes of them."""
-    images = torch.stack([torch.zeros(8, 8, model.form.channels), torch.ones(8, 8, model.form.channels)])
+    shape = (model.form.smallest_side, model.form.smallest_side, model.form.channels)
+    images = torch.stack([torch.zeros(shape), torch.ones(shape)])
     with torch.no_grad():
         if not bool(torch.isfinite(probabilities(model(images), model.calibration.inverse_temperature)).all()):
             raise ValueError("its numbers are so large or small that predictions are not finite")
+
+
+def _read_trunk(
+    values: Any, tensors: dict[str, Tensor], channels: int, network: nn.Module | None
+) -> tuple[Trunk | None, bool]:
+    """Return the frozen network of a file and whether its features are kept; its weights are in the file, or given."""
+    if values is None:
+        if network is not None:
+            raise ValueError("it has no frozen network; leave out network=")
+        return None, False
+    weights = {name.removeprefix("trunk."): tensors.pop(name) for name in list(tensors) if name.startswith("trunk.")}
+    map_std = weights.pop("map_std")
+    if type(values["keep"]) is not bool:
+        raise ValueError("it does not say whether the features of its frozen network are kept")
+    low, high = (_finite(name, values[name]) for name in ("low", "high"))
+    if not low < high:
+        raise ValueError("its range of pixels is empty")
+    trunk = Trunk(_frozen_network(values, weights, network), channels, low, high)
+    trunk.licence = None if values["licence"] is None else str(values["licence"])
+    if map_std.shape != trunk.map_std.shape or map_std.dtype != torch.float32 or not bool((map_std > 0).all()):
+        raise ValueError("the scale of the maps of its frozen network is not sound")
+    trunk.map_std.copy_(map_std)
+    return trunk, values["keep"]
+
+
+def _frozen_network(values: dict[str, Any], weights: dict[str, Tensor], network: nn.Module | None) -> nn.Module:
+    name = values["name"]
+    if not weights:
+        if network is None:
+            raise ValueError(f"it needs the frozen network {name!r:.60}, which it does not hold: give it as network=")
+        if fingerprint(network) != values["sha256"]:
+            raise ValueError(f"the given network has other weights than {name!r:.60}, which it was trained with")
+        return network
+    if name != EfficientNetLite0.name:
+        raise ValueError(f"it holds an unknown frozen network, {name!r:.60}")
+    built = EfficientNetLite0()
+    expected = {key: tuple(tensor.shape) for key, tensor in built.state_dict().items()}
+    if {key: tuple(tensor.shape) for key, tensor in weights.items()} != expected:
+        raise ValueError("the weights of its frozen network do not have the shapes that it describes")
+    built.load_state_dict({key: tensor.float() for key, tensor in weights.items()}, assign=True)
+    return built.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
 def _read_calibration(values: dict[str, Any], true_probabilities: Tensor) -> Calibration:
@@ -217,6 +288,7 @@ def _read_form(values: dict[str, Any]) -> ImageForm:
         pixels=values["pixels"],
         preprocessing=Preprocessing(**frame),
         row_shape=None if row_shape is None else check_row_shape(row_shape),
+        smallest_side=_count("smallest_side", values.get("smallest_side", SMALLEST_SIDE), largest=_LARGEST_SIDE),
     )
 
 
@@ -252,6 +324,12 @@ def _count(name: str, value: Any, largest: int = _LARGEST_COUNT) -> int:
     return value
 
 
+def _finite(name: str, value: Any) -> float:
+    if type(value) not in (int, float) or not math.isfinite(value):
+        raise ValueError(f"{name} must be a number, but is {value!r:.40}")
+    return float(value)
+
+
 def _number(name: str, value: Any, *, zero: bool = False) -> float:
     sound = type(value) in (int, float) and math.isfinite(value) and (value > 0 or (zero and value == 0))
     if not sound:
@@ -265,6 +343,7 @@ _TOLD = (
     "test",
     "best_epochs",
     "interrupted",
+    "network_choice",
     "C",
     "random_state",
     "seed",
@@ -303,6 +382,7 @@ def describe_model(model: TextureModel) -> dict[str, Any]:
             "latent_dim": first.latent_dim,
             "n_weights": sum(weights.numel() for weights in model.parameters()),
         },
+        "trunk": None if model.trunk is None else _describe_trunk(model.trunk, keep=model.networks.keep_trunk),
         "n_latents": len(model.mean),
         "n_features": model.n_features,
         "whitened": model.whitening is not None,

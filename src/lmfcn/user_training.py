@@ -17,7 +17,13 @@ from lmfcn.data.leaks import LeakWarning, check_split
 from lmfcn.data.sources import open_collection
 from lmfcn.data.splits import Split
 from lmfcn.method.history import TrainingWarning
+from lmfcn.networks.registry import TEXTURE_FCN
 from lmfcn.predict.evaluation import Evaluation, class_numbers_of, evaluate_predictions
+from lmfcn.recipe import find_recipe
+from lmfcn.training.choose_network import NetworkChoice, choose_network
+
+AUTO = "auto"
+"""The network that cross-validation on the training images chooses."""
 
 _PART_NAMES = {"train": "train", "training": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
@@ -218,16 +224,19 @@ def train_model(parts: SplitImages, parameters: Mapping[str, Any], *, announce: 
     ----------
     parts : SplitImages
     parameters : mapping
-        Parameters of `LMFCNClassifier`.
+        Parameters of `LMFCNClassifier`; the network may also be "auto", which chooses it by cross-validation.
     announce : callable
         Called with a sentence before each step that may take long.
     """
+    parameters, choice = _with_network(parts.train, parameters, announce)
     classifier = LMFCNClassifier(**parameters)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TrainingWarning)
         classifier.fit(parts.train, validation=parts.validation)
     messages = [str(warning.message) for warning in caught if issubclass(warning.category, TrainingWarning)]
     classifier.model_.record["random_state"] = parameters.get("random_state")
+    if choice is not None:
+        classifier.model_.record["network_choice"] = choice.as_dict()
     held_out = _evaluate_held_out(classifier, parts)
     test = None
     if parts.test is not None:
@@ -238,6 +247,29 @@ def train_model(parts: SplitImages, parameters: Mapping[str, Any], *, announce: 
             "balanced_accuracy": vars(test.evaluation.balanced_accuracy),
         }
     return TrainedModel(classifier, parts, held_out, test, parts.notes + messages)
+
+
+def _with_network(
+    images: ImageCollection, parameters: Mapping[str, Any], announce: Callable[[str], None]
+) -> tuple[dict[str, Any], NetworkChoice | None]:
+    """Return the parameters with a network instead of "auto", and how it was chosen."""
+    parameters = dict(parameters)
+    if parameters.get("network") != AUTO:
+        return parameters, None
+    announce("Choosing between a pretrained network and the start from scratch.")
+    choice = choose_network(
+        images,
+        find_recipe(parameters.get("recipe", "default")),
+        weights=parameters.get("weights"),
+        seed=parameters.get("random_state") or 0,
+        device=parameters.get("device", "auto"),
+        verbose=parameters.get("verbose", False),
+    )
+    announce(f"Network: {choice.reason}")
+    parameters["network"] = choice.network
+    if choice.network == TEXTURE_FCN:
+        parameters.pop("weights", None)
+    return parameters, choice
 
 
 def _evaluate_held_out(classifier: LMFCNClassifier, parts: SplitImages) -> EvaluatedPart | None:

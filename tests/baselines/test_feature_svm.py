@@ -10,11 +10,12 @@ from lmfcn import make_gaussians
 from lmfcn.baselines import METHODS
 from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.descriptors import DESCRIPTORS, DescriptorSVC
-from lmfcn.baselines.feature_svm import FeatureCache, FeatureSVC, _joined_groups
+from lmfcn.baselines.feature_svm import FeatureCache, FeatureSVC
 from lmfcn.baselines.network_svm import CNNSVC, RandomFCN
 from lmfcn.data.training_data import LabelledImages
 from lmfcn.recipe import Recipe
 from lmfcn.training.final_svm import NEVER_HELD_OUT, SVMCandidate, fit_final_svm
+from lmfcn.training.fit import joined_groups
 from lmfcn.util.packages import needs
 
 
@@ -126,7 +127,7 @@ def parts_of(groups, validation_groups):
     ],
 )
 def test_groups_over_training_and_validation(groups, validation_groups, expected):
-    joined = _joined_groups(parts_of(groups, validation_groups))
+    joined = joined_groups(parts_of(groups, validation_groups))
     assert (joined if joined is None else joined.tolist()) == expected
 
 

@@ -206,7 +206,7 @@ def test_the_papers_method_is_not_tuned(data):
 
 
 def test_which_methods_are_tuned():
-    assert set(METHODS) == {"LMFCN", "LMFCN (paper)", *BASELINES}
+    assert set(METHODS) == {"LMFCN", "LMFCN (paper)", "LMFCN, pretrained", *BASELINES}
     tuned = {method for method in METHODS if is_tuned(method)}
     assert tuned == set(CHANGES)
 
@@ -248,6 +248,20 @@ def test_digests_are_those_of_earlier_versions():
     assert digest_of("CNN-H", CHANGES) == "f03f6e932b2153dbfaba1e582f50c5a5"
     assert digest_of("LMFCN (paper)", CHANGES) == "efd5e3c0375a290031148bf342374b8a"
     assert digest_of("CNN-CE", {"CNN-CE": {"augmentation": "dihedral"}}) == "481b5dd072c695d55040e72a22d0a8ce"
+
+
+def test_digests_of_feature_methods_are_those_before_shrinkage_was_a_value_of_their_rules(monkeypatch):
+    monkeypatch.setattr("lmfcn.baselines.feature_svm.C_FACTORS", (1.0, 0.1, 10.0, 100.0))  # less in this module
+    monkeypatch.setattr("lmfcn.baselines.feature_svm.GAMMA_FACTORS", (1.0, 0.3, 0.1, 0.03, 3.0, 10.0))
+    assert digest_of("LBP", CHANGES) == "b012fba67420850f890f7be04a9dd0d0"
+    assert digest_of("CNN + SVM", CHANGES) == "16dd8913d8d5ce7f454f2c2f96824b8c"
+    assert digest_of("random-fcn", CHANGES) == "3f93806e6e5482e0b199274431c648b0"
+    assert digest_of("LMFCN", CHANGES) == "ce64cea97cdadaf4315d7e4f03496e48"
+
+
+def test_the_digest_of_a_pretrained_network_names_it():
+    of_name = digest_of("LMFCN, pretrained", {})
+    assert of_name != digest_of("LMFCN, pretrained", {"LMFCN, pretrained": {"network": "texture-fcn"}})
 
 
 def test_digests_change_with_what_cross_validation_tries(monkeypatch):

@@ -4,8 +4,19 @@ import numpy as np
 import pytest
 import torch
 
-from lmfcn.explain.audit import COLUMNS, NamedAudit, audit, describe_issues, find_near_identical, write_audit_table
+from lmfcn.data.collection import ImageCollection
+from lmfcn.explain.audit import (
+    COLUMNS,
+    NamedAudit,
+    audit,
+    describe_issues,
+    find_near_identical,
+    latents_for_audit,
+    write_audit_table,
+)
 from lmfcn.method.kernel_svm import squared_distances
+from lmfcn.util.tensor_files import FileError
+from small_trunk import SmallTrunk, trunk_classifier, trunk_images
 
 
 @pytest.fixture
@@ -138,3 +149,25 @@ def test_words_and_table(clouds, tmp_path):
     assert (by_name["3.png"]["label"], by_name["3.png"]["likeliest"], by_name["3.png"]["suspect"]) == ("b", "a", "yes")
     assert {row["suspect"] for row in rows} == {"yes", "no"}
     assert float(by_name["3.png"]["probability"]) == pytest.approx(audited.found.given_probability[3], abs=1e-4)
+
+
+def test_latents_of_a_model_with_a_trunk_show_a_planted_error(tmp_path):
+    X, y = trunk_images()
+    labels = y.astype(object)
+    labels[4] = "stripes"
+    images, path = ImageCollection(X, labels=labels), tmp_path / "model.lmfcn"
+    trunk_classifier().save(path)
+    latents, origin = latents_for_audit(images, path, device="cpu", network=SmallTrunk())
+    assert latents.shape == (30, trunk_classifier().model_.networks.n_latents)
+    assert str(path) in origin
+    assert audit(latents, labels).suspects[0] == 4
+    with pytest.raises(FileError, match="needs the frozen network 'SmallTrunk'"):
+        latents_for_audit(images, path, device="cpu")
+
+
+@pytest.mark.slow
+def test_an_audit_may_train_behind_a_trunk():
+    X, y = trunk_images()
+    latents, origin = latents_for_audit(ImageCollection(X, labels=y), device="cpu", network=SmallTrunk())
+    assert latents.shape == (30, 14 + 64)  # the features of the trunk, and the latents that were trained
+    assert "trained on them" in origin

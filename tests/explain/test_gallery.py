@@ -9,6 +9,7 @@ from PIL import Image
 import lmfcn
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.sources import open_collection
+from lmfcn.explain.explanation import explain
 from lmfcn.explain.gallery import (
     KIND,
     VERSION,
@@ -21,6 +22,7 @@ from lmfcn.explain.gallery import (
 )
 from lmfcn.util.tensor_files import FileError, read_tensors, write_tensors
 from small_model import fitted, gallery, quick, three
+from small_trunk import trunk_classifier, trunk_images
 
 
 def test_projection_is_the_plane_of_most_variance(random):
@@ -231,3 +233,17 @@ def test_neighbours_and_coordinates():
 
 def test_the_gallery_is_beside_its_model():
     assert gallery_path("a/b/steel.lmfcn").as_posix() == "a/b/steel.gallery"
+
+
+def test_a_gallery_of_a_model_with_a_trunk(tmp_path):
+    classifier, (X, y) = trunk_classifier(), trunk_images()
+    save_gallery(Gallery.of(classifier, X, y), tmp_path / "model.gallery")
+    classifier.save(tmp_path / "model.lmfcn")
+    model = lmfcn.load(tmp_path / "model.lmfcn", network=classifier.model_.trunk.network)
+    held = load_gallery(tmp_path / "model.gallery", model)
+    found = explain(model, X[3], held)
+    weights = [image.weight for image in found.supporting + found.opposing]
+    assert sum(weights) + found.rest + found.intercept == pytest.approx(found.value, abs=1e-9)
+    assert held.nearest(found.latent).tolist() == [3]
+    with pytest.raises(ValueError, match="are not the same in the same order"):
+        Gallery.of(classifier, X[::-1], y[::-1])

@@ -8,6 +8,7 @@ from lmfcn.compute.encode import to_batch
 from lmfcn.explain.score_map import ClassScore, class_number, score_map, support_classes, upsampling_matrix
 from lmfcn.method.kernel_svm import Decision, LatentScale
 from small_model import fitted, quick, textures, three
+from small_trunk import SmallTrunk, trunk_images, with_channels
 
 
 def some_score(generator, n=8, phi=5, gamma=0.1):
@@ -123,6 +124,28 @@ def test_a_network_per_class():
     assert len(model.members) == 4
     value = model.decision_function(X[:1])[0, 1]
     assert score_map(model, X[0][..., None], model.classes[1]).values.mean() == pytest.approx(value, abs=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("changes", "channels", "pixels"),
+    [
+        ({}, 1, "uint8"),
+        ({"keep_untrained": False}, 3, "uint8"),
+        ({"strategy": "one-vs-all"}, 1, "uint8"),
+        ({}, 2, "uint16"),
+    ],
+    ids=["features kept", "trained only", "a network per class", "two channels"],
+)
+def test_behind_a_trunk_the_mean_of_the_map_is_the_decision_value(changes, channels, pixels):
+    X = with_channels(trunk_images()[0], channels, pixels)
+    model = quick(network=SmallTrunk(), **changes).fit(X, trunk_images()[1]).model_
+    for image in (X[0], X[13, :33], np.tile(X[25], (1, 6, 1))):
+        values = model.decision_function(image[None])[0]
+        for label, value in zip(model.classes, values, strict=True):
+            found = score_map(model, image, label)
+            assert found.values.shape == image.shape[:2]
+            assert found.value == pytest.approx(value, abs=1e-12)
+            assert found.values.mean() == pytest.approx(value, abs=2e-5)
 
 
 def test_the_map_agrees_with_a_loop_over_positions():

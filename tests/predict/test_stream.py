@@ -9,7 +9,8 @@ from PIL import Image
 
 from lmfcn import LMFCNClassifier, Recipe
 from lmfcn.predict import stream
-from lmfcn.predict.stream import FilePrediction, find_images, predict_paths, stream_predictions
+from lmfcn.predict.stream import FilePrediction, FilePredictor, find_images, predict_paths, stream_predictions
+from small_trunk import trunk_classifier, trunk_images
 
 
 @pytest.fixture(scope="module")
@@ -140,3 +141,20 @@ def test_batches_come_in_order_and_others_wait_for_a_slow_one(monkeypatch):
     paths = [str(number) for number in range(10)]
     rows = stream_predictions(lambda batch: [FilePrediction(path, None, "") for path in batch], paths, batch_size=2)
     assert [row.path for row in rows] == paths
+
+
+def test_models_with_a_trunk_in_worker_processes(tmp_path):
+    X, _ = trunk_images()
+    sizes = [X[0], X[11], X[22][:33], X[1][:20], X[2][:, :31]]
+    paths = [str(tmp_path / f"{number}.png") for number in range(len(sizes))]
+    for path, image in zip(paths, sizes, strict=True):
+        Image.fromarray(image).save(path)
+    model = trunk_classifier().model_
+    rows = list(stream_predictions(FilePredictor(model), paths, batch_size=2, jobs=2))
+    assert [row.path for row in rows] == paths
+    for row, image in zip(rows[:3], sizes, strict=False):
+        assert row.probabilities == pytest.approx(model.predict_proba(image[None])[0], abs=1e-6)
+    assert [row.error for row in rows[3:]] == [
+        "Images must have at least 32x32 pixels, got 20x44.",
+        "Images must have at least 32x32 pixels, got 36x31.",
+    ]

@@ -9,9 +9,11 @@ import torch
 from PIL import Image
 
 from lmfcn.explain.explanation import explain
+from lmfcn.explain.gallery import Gallery
 from lmfcn.serve.app import make_app
 from lmfcn.serve.uploads import Limits
-from serving import as_files, running
+from serving import as_files, content, running
+from small_trunk import trunk_classifier, trunk_images
 
 
 def test_answers_are_those_of_the_model_in_the_order_of_the_files(client, fitted):
@@ -147,3 +149,21 @@ def test_only_one_thread_at_a_time_computes_on_mps():
     limits = Limits(workers=4)
     assert limits.on(torch.device("mps")).workers == 1
     assert limits.on(torch.device("cpu")) == limits.on(torch.device("cuda")) == limits
+
+
+def test_a_model_with_a_trunk():
+    model, (X, y) = trunk_classifier().model_, trunk_images()
+    files = [("files", (f"{i}.png", content(X[i]), "image/png")) for i in (0, 15)]
+    small = ("files", ("small.png", content(X[0][:31]), "image/png"))
+    with (
+        running(make_app(model, Gallery.of(trunk_classifier(), X, y))) as address,
+        httpx.Client(base_url=address) as own,
+    ):
+        answers = own.post("/predict", params={"reasons": True}, files=files).json()["answers"]
+        refused = own.post("/predict", files=[*files, small])
+    for answer, chances in zip(answers, model.predict_proba(X[[0, 15]]), strict=True):
+        by_class = dict(zip(model.classes.tolist(), chances.tolist(), strict=True))
+        assert answer["probabilities"] == pytest.approx(by_class, abs=1e-6)
+    assert answers[1]["reasons"]["neighbours"][0]["image"] == 15
+    assert refused.status_code == 422
+    assert refused.json()["detail"] == "small.png: Images must have at least 32x32 pixels, got 31x44."

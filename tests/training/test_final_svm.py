@@ -302,3 +302,26 @@ def test_inputs_stay_as_they_are():
     within_class_whitening(latents, labels)
     assert torch.equal(latents, before[0])
     assert torch.equal(labels, before[1])
+
+
+@pytest.mark.parametrize(("n_images", "n_classes"), [(30, 2), (60, 5), (12, 3)])
+@pytest.mark.parametrize("shrinkage", [0.1, 0.3, 0.9])
+def test_few_images_of_many_features_are_whitened_as_many_are(n_images, n_classes, shrinkage):
+    """The matrices (n, n) give what those (phi, phi) give: the same distances between any images."""
+    generator = torch.Generator().manual_seed(n_images)
+    n_features = 90
+    labels = torch.arange(n_images) % n_classes
+    latents = torch.randn(n_images, n_features, generator=generator, dtype=torch.float64)
+    latents = latents * torch.linspace(0.2, 3, n_features) + 0.5 * labels[:, None]
+    new = torch.randn(7, n_features, generator=generator, dtype=torch.float64)
+    covariance = within_class_covariance(latents, labels)
+    scaled = (1 - shrinkage) * covariance / covariance.diagonal().mean() + shrinkage * torch.eye(n_features)
+    variances, directions = torch.linalg.eigh(scaled)
+    root = (directions / variances.sqrt()) @ directions.T
+    whitened = latents @ root
+    spreads, widest = torch.linalg.eigh(torch.cov(whitened.T, correction=0))
+    widest = widest[:, spreads > 1e-9 * spreads[-1]]
+    expected = torch.cdist(new @ root @ widest, whitened @ widest)
+    found = within_class_whitening(latents, labels, shrinkage).double()
+    assert found.shape[1] == min(64, widest.shape[1])
+    torch.testing.assert_close(torch.cdist(new @ found, latents @ found), expected, rtol=2e-3, atol=2e-3)

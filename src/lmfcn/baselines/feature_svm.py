@@ -26,7 +26,7 @@ from lmfcn.model import probabilities
 from lmfcn.recipe import Recipe
 from lmfcn.training.estimator import ImageClassifier
 from lmfcn.training.final_svm import NEVER_HELD_OUT, FinalSVM, SVMCandidate, fit_final_svm, grid
-from lmfcn.training.fit import N_FOLDS, calibrated, cross_validation_folds
+from lmfcn.training.fit import N_FOLDS, calibrated, cross_validation_folds, joined_groups
 
 
 def check_cache_folder(folder: str | Path) -> None:
@@ -203,22 +203,9 @@ class FeatureSVC(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassif
             train, validation = parts
             folds = make_folds(validation.numbers, N_FOLDS, random, validation.groups)
             return np.concatenate([np.full(len(train), NEVER_HELD_OUT), folds])
-        return cross_validation_folds(np.concatenate([part.numbers for part in parts]), random, _joined_groups(parts))
+        return cross_validation_folds(np.concatenate([part.numbers for part in parts]), random, joined_groups(parts))
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []
         return tags
-
-
-def _joined_groups(parts: list[LabelledImages]) -> np.ndarray | None:
-    """Return numbers (n,) of groups over all parts; an image of a part without groups is a group of its own."""
-    if all(part.groups is None for part in parts):
-        return None
-    names = [
-        (number, "group", group) if part.groups is not None else (number, "image", group)
-        for number, part in enumerate(parts)
-        for group in (range(len(part)) if part.groups is None else part.groups.tolist())
-    ]
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    return np.array([numbers[name] for name in names])

@@ -113,7 +113,7 @@ class PretrainedSVC(FeatureSVC):
     def _check_parameters(self) -> None:
         check_choice("backbone", self.backbone, BACKBONES)
         check_integer("n_components", self.n_components, smallest=1)
-        needs("torchvision.models", "pretrained")
+        needs("torchvision.models", "torchvision")
         if self.weights is None:
             raise ValueError(
                 f"weights is missing: give a file with the state dict of torchvision's {self.backbone}, or"
@@ -166,7 +166,7 @@ def load_backbone(name: str, weights: str, seed: int = 0) -> nn.Module:
 
     `seed` is for random weights; torch's global generator is left as it was.
     """
-    backbone, models = BACKBONES[name], needs("torchvision.models", "pretrained")
+    backbone, models = BACKBONES[name], needs("torchvision.models", "torchvision")
     build: Callable[..., nn.Module] = getattr(models, backbone.builder)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)

@@ -24,6 +24,8 @@ from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.training_data import fingerprint
 from lmfcn.method.history import History
+from lmfcn.networks.registry import EFFICIENTNET_LITE0, TEXTURE_FCN
+from lmfcn.training.final_svm import SHRINKAGE, SVMCandidate
 from lmfcn.util.packages import machine, versions
 
 AnyHistory = History[Any]
@@ -32,10 +34,11 @@ AnyHistory = History[Any]
 METHODS: dict[str, Callable[..., Any]] = {
     "LMFCN": LMFCNClassifier,
     "LMFCN (paper)": partial(LMFCNClassifier, recipe="paper"),
+    "LMFCN, pretrained": partial(LMFCNClassifier, network=EFFICIENTNET_LITE0),
     **BASELINES,
 }
 NEED_WEIGHTS = ("ResNet18", "InceptionV3")
-UNTUNED = ("LMFCN", "LMFCN (paper)")
+UNTUNED = ("LMFCN", "LMFCN (paper)", "LMFCN, pretrained")
 """LMFCN is not tuned: the result is that of a user who changes no parameter."""
 ON_TOP_OF_CNN = ("CNN + SVM", "FV-CNN")
 """Methods that use the network of "CNN-CE"; they are measured with it, without training it again."""
@@ -57,10 +60,14 @@ _WITHOUT_EFFECT = ("verbose", "n_jobs", "on_epoch", "checkpoint_dir", "cache_dir
 
 WEIGHT_OPTIONS = {"ResNet18": "--resnet18-weights", "InceptionV3": "--inception-weights"}
 
-DEFAULT_METHODS = ("LMFCN", "LMFCN, untrained", "CNN-CE", "CNN + SVM", "GLCM", "LBP", "PFTAS", "random-fcn")
+DEFAULT_METHODS = (
+    *("LMFCN", "LMFCN, pretrained", "LMFCN, untrained", "CNN-CE", "CNN + SVM"),
+    *("EfficientNet-Lite0 + SVM", "GLCM", "LBP", "PFTAS", "random-fcn"),
+)
 
 RUN_ORDER = (
     *("LBP", "PFTAS", "random-fcn", "LMFCN, untrained", "GLCM"),
+    *("EfficientNet-Lite0 + SVM", "LMFCN, pretrained"),
     *("ResNet18", "ResNet18, random weights", "InceptionV3", "InceptionV3, random weights"),
     *("LMFCN", "LMFCN (paper)", "contrastive", "proxy-anchor", "proxy-NCA", "ranked-list"),
     *("CNN-CE", "CNN + SVM", "FV-CNN", "CNN-H", "CNN multiclass"),
@@ -68,7 +75,7 @@ RUN_ORDER = (
 """All methods in the order in which they run, the cheap ones first."""
 
 _FEW_EPOCHS = {
-    **{name: {"epochs": 5} for name in ("LMFCN", "LMFCN (paper)")},
+    **{name: {"epochs": 5} for name in UNTUNED},
     **{name: {"epochs": 20, "patience": 5} for name in ("CNN-CE", "CNN-H", "CNN multiclass", "CNN + SVM", "FV-CNN")},
     **{name: {"epochs": 10} for name in ("contrastive", "proxy-anchor", "proxy-NCA", "ranked-list")},
 }
@@ -104,8 +111,13 @@ def digest_of(method: str, changes: Changes, more: Any = None) -> str:
         parameters = _lmfcn_parameters(estimator)
     values = former_parameters({name: value for name, value in parameters.items() if name not in _WITHOUT_EFFECT})
     if isinstance(estimator, FeatureSVC):
-        values["rules"] = [asdict(rule) for rule in estimator.rules()]
+        values["rules"] = [_rule_values(rule) for rule in estimator.rules()]
     return fingerprint(None, json.dumps([former_method(method), values, more], sort_keys=True, default=str))
+
+
+def _rule_values(rule: SVMCandidate) -> dict[str, Any]:
+    """Return the values of a rule; the usual shrinkage is left out, as the first digests were made without it."""
+    return {name: value for name, value in asdict(rule).items() if (name, value) != ("shrinkage", SHRINKAGE)}
 
 
 def _lmfcn_parameters(estimator: LMFCNClassifier) -> dict[str, Any]:
@@ -118,6 +130,8 @@ def _lmfcn_parameters(estimator: LMFCNClassifier) -> dict[str, Any]:
         **{name: getattr(estimator, name) for name in others},
         "strategy": recipe.strategy,
         "preset": "paper" if estimator.recipe == "paper" else None,
+        # The first digests were made before there was a choice.
+        **({} if estimator.network == TEXTURE_FCN else {"network": str(estimator.network)}),
     }
 
 

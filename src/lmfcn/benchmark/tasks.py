@@ -75,29 +75,48 @@ def lung(
     seed: int,
     *,
     classes: Sequence[str] = ("lung_aca", "lung_scc"),
-    size: int = 64,
+    size: int | None = 64,
     counts: Sequence[int | None] = (150, 50, None),
 ) -> SplitData:
     """Split lung histology so that all images of a source tile are in one subset."""
     images = _open(data / "lung" / "groups.csv", "a table of the images with the columns path, label and group")
     if images.groups is None:
         raise ValueError(f"{data / 'lung' / 'groups.csv'} must have a column 'group': images of one tile look alike.")
-    return split_by_counts(_of_classes(images, classes).resized(size), counts, seed)
+    return split_by_counts(_resized(_of_classes(images, classes), size), counts, seed)
 
 
-def neu(data: Path, seed: int, *, n_train: int) -> SplitData:
+def neu(data: Path, seed: int, *, n_train: int, size: int | None = 64) -> SplitData:
     """Split steel surfaces, with `n_train` training images per class and up to 20 validation images."""
     images = _open(data / "neu", "a folder of images per class", color="grey")
-    return split_by_counts(images.resized(64), (n_train, min(n_train, 20), None), seed)
+    return split_by_counts(_resized(images, size), (n_train, min(n_train, 20), None), seed)
 
 
-def usptex(data: Path, seed: int) -> SplitData:
-    """Split the twelve images of each of the first twenty classes of USPTex."""
+def usptex(data: Path, seed: int, *, n_classes: int = _USPTEX_CLASSES, size: int | None = 64) -> SplitData:
+    """Split the twelve images of each of the first classes of USPTex."""
     images = _open(data / "usptex", "a folder of images per class")
     names = np.unique(np.asarray(images.labels))
-    if len(names) < _USPTEX_CLASSES:
-        raise ValueError(f"{data / 'usptex'} must hold at least {_USPTEX_CLASSES} classes, got {len(names)}.")
-    return split_by_counts(_of_classes(images, names[:_USPTEX_CLASSES]).resized(64), (6, 3, 3), seed)
+    if len(names) < n_classes:
+        raise ValueError(f"{data / 'usptex'} must hold at least {n_classes} classes, got {len(names)}.")
+    return split_by_counts(_resized(_of_classes(images, names[:n_classes]), size), (6, 3, 3), seed)
+
+
+def one_per_group(data: Path, seed: int, *, counts: tuple[int, int] = (150, 48)) -> SplitData:
+    """Split lung histology, two classes, with one image of each source tile to learn from; the others are the test."""
+    split_data = lung(data, seed, size=None, counts=(*(4 * count for count in counts), None))
+    train, validation = (_first_of_groups(subset) for subset in (split_data.train, split_data.validation))
+    return SplitData(train, validation, split_data.test)
+
+
+def _first_of_groups(subset: Subset) -> Subset:
+    images = subset.images
+    if not isinstance(images, ImageCollection) or images.groups is None:
+        return subset
+    chosen = images.subset(np.sort(np.unique(images.groups, return_index=True)[1]))
+    return Subset(chosen, np.asarray(chosen.labels))
+
+
+def _resized(images: ImageCollection, size: int | None) -> ImageCollection:
+    return images if size is None else images.resized(size)
 
 
 def textures(_: Path, seed: int) -> SplitData:
@@ -118,8 +137,18 @@ TASKS: dict[str, Task] = {
     "neu-50": partial(neu, n_train=50),
     "usptex": usptex,
     "textures": textures,
+    "lung-224": partial(lung, size=None),
+    "lung-3-224": partial(lung, classes=LUNG_CLASSES, counts=(100, 50, None), size=None),
+    "lung-groups": one_per_group,
+    "neu-5-200": partial(neu, n_train=5, size=None),
+    "neu-10-200": partial(neu, n_train=10, size=None),
+    "neu-20-200": partial(neu, n_train=20, size=None),
+    "neu-50-200": partial(neu, n_train=50, size=None),
+    "usptex-128": partial(usptex, size=None),
+    "usptex-191": partial(usptex, n_classes=191, size=None),
 }
-"""Counts are per class. "gaussians" and "textures" need nothing in the folder of the data."""
+"""Counts are per class. "gaussians" and "textures" need nothing in the folder of the data. Images are resized to 64x64,
+or to the size that the name says; those of the tasks below "textures" are as they come."""
 
 TUNED_ON = {"lung-3": "lung", "lung-128": "lung", "neu-10": "neu-20", "neu-50": "neu-20"}
 """Tasks whose baselines use the parameters that were tuned on another task of the same images, and that task."""

@@ -58,6 +58,18 @@ def train(
     skip_bad: Annotated[
         bool, Option("--skip-bad", help="Leave out files that cannot be read.", rich_help_panel=_DATA)
     ] = False,
+    network: Annotated[
+        str,
+        Option(
+            metavar="NAME",
+            help="auto (chosen by cross-validation), texture-fcn (from scratch) or efficientnet-lite0 (pretrained).",
+            rich_help_panel=_METHOD,
+        ),
+    ] = "auto",
+    weights: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Own weights for efficientnet-lite0.", rich_help_panel=_METHOD),
+    ] = None,
     epochs: Annotated[
         int | None, Option(min=1, help="Epochs: 15, or 10 per class for one-vs-all.", rich_help_panel=_METHOD)
     ] = None,
@@ -119,14 +131,16 @@ def train(
     continues.
     """
     from lmfcn.compute.resources import reuse_freed_memory
+    from lmfcn.networks.registry import NETWORKS
     from lmfcn.recipe import override
-    from lmfcn.user_training import Source, open_split
+    from lmfcn.user_training import AUTO, Source, open_split
     from lmfcn.util.checks import check_choice
     from lmfcn.util.files import check_writable, create_folder
 
     del config  # its callback has read the file already
     reuse_freed_memory()
     check_choice("--color", color, ("keep", "grey", "rgb"))
+    check_choice("--network", network, (AUTO, *NETWORKS))
     page = None if no_report else report or output.parent / "report.html"
     save_config(context, save_config_to)
     console = CommandConsole(quiet, as_json)
@@ -147,6 +161,8 @@ def train(
         parts = open_split(source, source.with_path(val), ignore_split=ignore_split, verbose=not quiet)
     _print_notes(console, parts)
     parameters = {
+        "network": network,
+        "weights": weights,
         "epochs": epochs,
         "latent_dim": latent_dim,
         "strategy": strategy,

@@ -75,7 +75,7 @@ class JoinedImages:
 
     def sizes(self) -> np.ndarray:
         """Return height and width (n, 2) of every image."""
-        return np.concatenate([_sizes(self.first), _sizes(self.second)])
+        return np.concatenate([image_sizes(self.first), image_sizes(self.second)])
 
     def batch(self, positions: np.ndarray) -> np.ndarray:
         """Return some images of equal size as one array (b, h, w, c)."""
@@ -87,7 +87,8 @@ class JoinedImages:
         return result
 
 
-def _sizes(images: Images) -> np.ndarray:
+def image_sizes(images: Images) -> np.ndarray:
+    """Return height and width (n, 2) of every image."""
     return np.tile(images.shape[1:3], (len(images), 1)) if isinstance(images, np.ndarray) else images.sizes()
 
 
@@ -136,6 +137,8 @@ def fold_batch_norm(network: nn.Module) -> nn.Module:
     With fixed statistics both are linear, so one convolution does it. The copy shares everything else with
     the network, which must be in eval mode.
     """
+    if getattr(network, "frozen", False):
+        return network  # a trunk has nothing to fold, or is the user's own
     if not isinstance(network, nn.Sequential):
         other = copy.copy(network)
         other._modules = {name: part and fold_batch_norm(part) for name, part in network._modules.items()}
@@ -150,7 +153,10 @@ def fold_batch_norm(network: nn.Module) -> nn.Module:
 
 
 def encoding_batch(network: nn.Module, images: Images, device: torch.device) -> int:
-    """Return how many images to encode at once."""
+    """Return how many images to encode at once: what the network asks for, or what fits into the caches."""
+    asked = getattr(network, "encoding_batch", None)
+    if isinstance(asked, int):
+        return asked
     # The first convolution works on whole images; behind it they are a quarter of the size or less.
     filters = next((layer.out_channels for layer in network.modules() if isinstance(layer, nn.Conv2d)), 1)
     room = _ACTIVATION_BYTES if device.type == "cpu" else _ACTIVATION_BYTES_ACCELERATOR

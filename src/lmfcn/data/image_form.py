@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from lmfcn.data.arrays import (
+    SMALLEST_SIDE,
     RowShape,
     check_images,
     check_pixel_format,
@@ -33,12 +34,15 @@ class ImageForm:
         Colour and size that files are converted to.
     row_shape : tuple of int, optional
         Height, width and optionally channels of images that are given as rows of a table.
+    smallest_side : int
+        Height and width must be at least this.
     """
 
     channels: int
     pixels: str
     preprocessing: Preprocessing = NO_PREPROCESSING
     row_shape: RowShape | None = None
+    smallest_side: int = SMALLEST_SIDE
 
     def load(self, X: Any, *, verbose: bool = False) -> LoadedImages:
         """Return checked images from an array, a collection, or paths.
@@ -48,6 +52,10 @@ class ImageForm:
         """
         images = load_any(X, self.preprocessing, self.row_shape, verbose=verbose)
         check_pixel_format(pixel_format_of(images), self.channels, self.pixels)
+        if self.smallest_side > SMALLEST_SIDE:
+            sizes = np.array([images.shape[1:3]]) if isinstance(images, np.ndarray) else images.sizes()
+            height, width = sizes.min(axis=0).tolist()
+            check_smallest_side(height, width, " for this model", self.smallest_side)
         return images
 
     def as_dict(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lmfcn.baselines.network_svm import RandomFCN
 from lmfcn.classifier import LMFCNClassifier
@@ -21,6 +21,7 @@ from lmfcn.data.splits import check_groups
 from lmfcn.method.kernel_svm import class_numbers, gamma_from_scale, latent_scale, rbf_kernel, squared_distances
 from lmfcn.model import probabilities
 from lmfcn.model_file import load
+from lmfcn.networks.registry import TEXTURE_FCN
 from lmfcn.recipe import Recipe
 from lmfcn.training.calibration import fit_inverse_temperature
 from lmfcn.training.final_svm import NEVER_HELD_OUT, SVMCandidate, choose_candidate, fixed
@@ -36,6 +37,7 @@ def latents_for_audit(
     device: str = "auto",
     *,
     quick: bool = False,
+    network: str | nn.Module = TEXTURE_FCN,
     verbose: bool = False,
 ) -> tuple[np.ndarray, str]:
     """Return latents (n, phi) of labelled images, and a sentence that says which network encoded them.
@@ -50,20 +52,23 @@ def latents_for_audit(
         Device for encoding and training.
     quick : bool
         Use an untrained network, which has not seen the labels.
+    network : str or torch.nn.Module
+        The `network` of the classifier that is trained; with a model, the module that its file needs, if any.
     verbose : bool
         Show progress.
     """
     if model is not None:
-        return load(model, device).latents(images).cpu().numpy(), f"The images were encoded by the model {model}."
+        loaded = load(model, device, network=network if isinstance(network, nn.Module) else None)
+        return loaded.latents(images).cpu().numpy(), f"The images were encoded by the model {model}."
     if quick:
         untrained = RandomFCN(
             pooling="all", first_filters="decorrelated", device=device, random_state=seed, verbose=verbose
         )
         return untrained.fit(images).transform(images), "The images were encoded by an untrained network."
     # Without refit epochs the network learns the labels of fewer images, and so fewer wrong ones by heart.
-    trained = LMFCNClassifier(recipe=Recipe(refit_epochs=0), device=device, random_state=seed, verbose=verbose).fit(
-        images
-    )
+    trained = LMFCNClassifier(
+        network=network, recipe=Recipe(refit_epochs=0), device=device, random_state=seed, verbose=verbose
+    ).fit(images)
     latents = trained.model_.latents(images).cpu().numpy()
     return latents, "The images were encoded by a model that was trained on them as they are labelled."
 

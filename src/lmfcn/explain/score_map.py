@@ -12,8 +12,7 @@ from torch import Tensor
 from lmfcn.compute.encode import encode, fold_batch_norm, to_batch
 from lmfcn.compute.resources import to_cpu_double
 from lmfcn.method.kernel_svm import Decision, rbf_kernel, squared_distances
-from lmfcn.method.network import TextureFCN
-from lmfcn.model import TextureModel
+from lmfcn.model import Networks, TextureModel
 
 _MIN_SQUARED_LENGTH = 1e-12
 """Squared length of a latent below which the gradient at the origin is used instead of the mean along the line."""
@@ -218,12 +217,10 @@ def _maps_with_gradients(model: TextureModel, image: np.ndarray, gradient: Tenso
     """Yield the feature maps (c, h, w) whose means are the latents, each with its part (c,) of the gradient."""
     batch, start = to_batch(image[None], model.device), 0
     with torch.no_grad():
-        for network in model.members:
-            folded = cast(TextureFCN, fold_batch_norm(network))
-            for maps in folded.maps(batch):
-                part = maps[0].cpu()
-                yield part, gradient[start : start + len(part)]
-                start += len(part)
+        for maps in cast(Networks, fold_batch_norm(model.networks)).maps(batch):
+            part = maps[0].cpu()
+            yield part, gradient[start : start + len(part)]
+            start += len(part)
 
 
 def upsampling_matrix(n_cells: int, n_pixels: int, blur: float = 0.0) -> np.ndarray:

@@ -11,6 +11,7 @@ from torch import Tensor
 from lmfcn.compute.encode import equal_size_batches, evenly_spaced, fold_batch_norm, take
 from lmfcn.export.graph import fixed_sides
 from lmfcn.model import TextureModel
+from lmfcn.networks.trunk import resize
 from lmfcn.util.progress import item_progress
 
 TOLERANCE = 1e-4
@@ -120,30 +121,33 @@ def sample_batches(model: TextureModel) -> list[np.ndarray]:
 
     A model does not contain its training images. Noise alone is far from all support vectors, where all scores are
     equal, so that a comparison would show nothing. The same holds for textures generated for another size, because of
-    the zero padding around an image; only large images repeat textures of a smaller size.
+    the zero padding around an image; only large images repeat textures of a smaller size. A trunk brings every image
+    to its input size, so that one size is enough for all.
     """
     generator = torch.Generator().manual_seed(0)
-    heights, widths = fixed_sides(model.form)
-    sizes = sorted({(heights or height, widths or width) for height, width in SIZES})
+    (heights, widths), least = fixed_sides(model.form), model.form.smallest_side
+    sizes = sorted({(heights or max(height, least), widths or max(width, least)) for height, width in SIZES})
+    most = [sides or _LARGEST_GENERATED for sides in (heights, widths)]
     drawn = {
-        size: (heights or min(size[0], _LARGEST_GENERATED), widths or min(size[1], _LARGEST_GENERATED))
+        size: (most[0], most[1]) if model.trunk is not None else (min(size[0], most[0]), min(size[1], most[1]))
         for size in sizes
     }
     textures = {size: generate_textures(model, size, generator) for size in sorted(set(drawn.values()))}
-    return [_batch(model.form.pixels, textures[drawn[size]], size, generator) for size in sizes]
+    return [_batch(model, textures[drawn[size]], size, generator) for size in sizes]
 
 
 def generate_textures(model: TextureModel, size: tuple[int, int], generator: torch.Generator) -> Tensor:
-    """Return textures (n, c, h, w) whose latents are close to those of some support vectors.
+    """Return textures (n, c, h, w), pixels from 0 to 1, whose latents are close to those of some support vectors.
 
-    Gradient descent on the pixels turns noise into such images.
+    Gradient descent on the pixels turns noise into such images. Where the trunk uses only a part of the range of
+    pixels, 0 and 1 stand for the ends of that part.
     """
     networks = fold_batch_norm(model.networks)
     targets = model.support_latents[torch.from_numpy(evenly_spaced(len(model.support_latents), _N_GENERATED))]
     pixels = torch.rand(len(targets), model.form.channels, *size, generator=generator).requires_grad_()
     optimizer = torch.optim.Adam([pixels], lr=_STEP_SIZE)
     for _ in range(_STEPS):
-        latents = model.decision.scale.apply(networks(pixels))
+        latents = model.decision.scale.apply(networks(_to_range(model, pixels)))
         # The logarithm gives every image the same weight, whatever its distance.
         distance = (latents - targets.to(latents)).square().sum(dim=1).clamp(min=1e-12).log().sum()
         (pixels.grad,) = torch.autograd.grad(distance, [pixels])
@@ -153,18 +157,29 @@ def generate_textures(model: TextureModel, size: tuple[int, int], generator: tor
     return pixels.detach()
 
 
-def _batch(kind: str, textures: Tensor, size: tuple[int, int], generator: torch.Generator) -> np.ndarray:
+def _to_range(model: TextureModel, pixels: Tensor) -> Tensor:
+    """Spread pixels from 0 to 1 over the range that the trunk uses, if there is one."""
+    return pixels if model.trunk is None else model.trunk.low + (model.trunk.high - model.trunk.low) * pixels
+
+
+def _batch(model: TextureModel, textures: Tensor, size: tuple[int, int], generator: torch.Generator) -> np.ndarray:
     """Return a batch of textures and noise of one size, small enough to be fast, with at least one texture."""
     n_images = max(1, min(2 * len(textures), _MOST_PIXELS // (size[0] * size[1])))
-    repeats = [-(-side // drawn) for side, drawn in zip(size, textures.shape[2:], strict=True)]
-    tiled = textures.roll(size[0], dims=0)[: -(-n_images // 2)].repeat(1, 1, *repeats)[:, :, : size[0], : size[1]]
+    chosen = textures.roll(size[0], dims=0)[: -(-n_images // 2)]
+    fitted = _repeat(chosen, size) if model.trunk is None else resize(chosen, size)
     contrast, noise = (
-        torch.rand(n_images // 2, *shape, generator=generator) for shape in [(1, 1, 1), tuple(tiled.shape[1:])]
+        torch.rand(n_images // 2, *shape, generator=generator) for shape in [(1, 1, 1), tuple(fitted.shape[1:])]
     )
-    images = torch.cat([tiled, contrast * noise]).permute(0, 2, 3, 1).numpy()
+    images = _to_range(model, torch.cat([fitted, contrast * noise])).permute(0, 2, 3, 1).numpy()
+    kind = model.form.pixels
     if kind not in _FULL_SCALE:
         return np.ascontiguousarray(images)
     return np.rint(images * _FULL_SCALE[kind]).astype(kind)
+
+
+def _repeat(textures: Tensor, size: tuple[int, int]) -> Tensor:
+    repeats = [-(-side // drawn) for side, drawn in zip(size, textures.shape[2:], strict=True)]
+    return textures.repeat(1, 1, *repeats)[:, :, : size[0], : size[1]]
 
 
 def user_batches(model: TextureModel, X: Any) -> Iterator[np.ndarray]:

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from lmfcn import __version__
-from lmfcn.data.arrays import SMALLEST_SIDE
 from lmfcn.export.agreement import TOLERANCE, Agreement, Predictions, compare, comparison_batches
 from lmfcn.export.graph import OUTPUTS, check_output_path, check_tolerance, silence_translator, to_exportable, trace
 from lmfcn.model import TextureModel, least_probability
@@ -215,6 +214,11 @@ def fingerprint(model: TextureModel) -> str:
     """Return 32 hexadecimal digits that identify everything on which predictions depend."""
     constants = (model.gamma, model.calibration.inverse_temperature, model.classes.tolist(), model.form)
     digest = hashlib.blake2b(repr(constants).encode(), digest_size=16)
+    if model.trunk is not None:
+        trunk = model.trunk
+        sides = (trunk.input_size, trunk.step, trunk.trained_stage, model.networks.keep_trunk)
+        scale = (trunk.low, trunk.high, trunk.pixel_mean.flatten().tolist(), trunk.pixel_std.flatten().tolist())
+        digest.update(repr((trunk.name, sides, scale)).encode())
     for name, tensor in model.state_dict().items():
         digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
@@ -226,7 +230,7 @@ def _preprocessing(model: TextureModel) -> dict[str, Any]:
     return {
         "pixels": form.pixels,
         "channels": form.channels,
-        "smallest_side": SMALLEST_SIDE if form.row_shape is None else 1,
+        "smallest_side": form.smallest_side if form.row_shape is None or model.trunk is not None else 1,
         **asdict(form.preprocessing),
         "row_shape": form.row_shape,
     }

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from lmfcn.compute.encode import fold_batch_norm, scale_pixels
 from lmfcn.compute.resources import CPU
 from lmfcn.data.image_form import ImageForm
-from lmfcn.model import TextureModel, probabilities
+from lmfcn.model import Networks, TextureModel, probabilities
 
 OUTPUTS = ("number", "scores", "probabilities")
 PIXEL_TYPES = {"uint8": torch.uint8, "uint16": torch.uint16, "float": torch.float32}
-_EXAMPLE_SIDES = (24, 40)  # any two different sides; torch.export takes a side of 1 as a constant
+_BESIDE_SMALLEST = (16, 32)  # any two different sides will do; torch.export takes a side of 1 as a constant
 
 
 def to_exportable(model: Any) -> TextureModel:
@@ -58,9 +58,8 @@ class Graph(nn.Module):
 
     def __init__(self, model: TextureModel) -> None:
         super().__init__()
-        self.networks = fold_batch_norm(model.networks)
-        for network in self.networks.members:  # type: ignore[union-attr]
-            network.average = mean_of_means
+        self.networks = cast(Networks, fold_batch_norm(model.networks))
+        self.networks.average = mean_of_means
         self.decision = model.decision
         self.inverse_temperature = model.calibration.inverse_temperature
 
@@ -82,7 +81,7 @@ def mean_of_means(maps: Tensor) -> Tensor:
 def trace(model: TextureModel) -> torch.export.ExportedProgram:
     """Return the graph for any number of images, of any size unless the model takes rows of a fixed shape."""
     sides = fixed_sides(model.form)
-    example = [side or usual for side, usual in zip(sides, _EXAMPLE_SIDES, strict=True)]
+    example = [side or model.form.smallest_side + more for side, more in zip(sides, _BESIDE_SMALLEST, strict=True)]
     images = torch.zeros(2, *example, model.form.channels, dtype=PIXEL_TYPES[model.form.pixels])
     dynamic = [0, *(axis for axis, side in enumerate(sides, start=1) if side is None)]
     shapes = (dict.fromkeys(dynamic, torch.export.Dim.DYNAMIC),)

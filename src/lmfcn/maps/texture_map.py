@@ -1,10 +1,12 @@
 """Map an image: the networks go over it once, and a window slides over their feature maps.
 
-`MapGrid` holds the positions of the windows and the pieces in which they are computed. `Mapper` computes the
-probabilities of every window. `window_sums` adds up what one piece of the image contributes to the latents of windows.
+`MapGrid` holds the positions of the windows and the pieces in which they are computed. A `Mapper` computes the
+probabilities of every window: `FCNMapper` with networks that see the pixels, `TrunkMapper` in trunk_map.py with those
+behind a frozen one. `window_sums` adds up what one piece of the image contributes to the latents of windows.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -18,9 +20,9 @@ from lmfcn.compute.encode import fold_batch_norm, to_batch
 from lmfcn.maps.windows import CORNERS, END, START, STRIPS, Corner, Places, WindowMaps, window_maps
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.method.network import TextureFCN
-from lmfcn.model import probabilities
+from lmfcn.model import TextureModel, probabilities
 
-_USUAL_WINDOW = 64
+USUAL_WINDOW = 64
 _PATCH = 256  # pixels
 _GROUP = 32  # windows
 _GROUP_PIXELS = 2048
@@ -43,6 +45,16 @@ class Box(NamedTuple):
     def shape(self) -> tuple[int, int]:
         """Height and width."""
         return self.bottom - self.top, self.right - self.left
+
+    @property
+    def row_ends(self) -> tuple[int, int]:
+        """The first row, and the one behind the last."""
+        return self.top, self.bottom
+
+    @property
+    def column_ends(self) -> tuple[int, int]:
+        """The first column, and the one behind the last."""
+        return self.left, self.right
 
     @property
     def slices(self) -> tuple[slice, slice]:
@@ -135,6 +147,11 @@ class MapGrid:
         return max(side for side in range(self.step, min(common, _PATCH) + 1, self.step) if common % side == 0)
 
     @property
+    def patch_side(self) -> int:
+        """Side in pixels of a patch without its surroundings."""
+        return _PATCH // self.unit * self.unit
+
+    @property
     def group(self) -> int:
         """Number of windows in either direction that are classified together."""
         return max(1, min(_GROUP, _GROUP_PIXELS // self.stride))
@@ -149,7 +166,7 @@ class MapGrid:
 
     def patches(self, windows: Box) -> list[Box]:
         """Return the pixels of all patches that the windows touch, without their surroundings."""
-        side = _PATCH // self.unit * self.unit
+        side = self.patch_side
         top, left = windows.top * self.stride, windows.left * self.stride
         bottom, right = ((last - 1) * self.stride + self.window for last in windows[2:])
         touched = Box(top // side * side, left // side * side, -(-bottom // side) * side, -(-right // side) * side)
@@ -164,8 +181,8 @@ class MapGrid:
 
     def region(self, windows: Box) -> Box:
         """Return the pixels that some windows depend on."""
-        patches = self.patches(windows)
-        return self.around(Box(*patches[0][:2], *patches[-1][2:]))
+        tops, lefts, bottoms, rights = zip(*map(self.around, self.patches(windows)), strict=True)
+        return Box(min(tops), min(lefts), max(bottoms), max(rights))
 
     def touching(self, pixels: Box) -> Box:
         """Return the windows that contain at least one of the pixels."""
@@ -221,37 +238,45 @@ class TextureMap:
         return self.labels[rows[:, None], columns]
 
 
-class Mapper:
+class Mapper(ABC):
     """Maps images, or parts of large ones, with the networks and the SVM of a fitted model.
 
     Parameters
     ----------
-    networks : sequence of TextureFCN
-        In eval mode.
     decision : Decision
     inverse_temperature : float
         From the calibration.
+    n_latents : int
+        Length of the joined latents of all networks.
     """
 
-    def __init__(self, networks: Sequence[TextureFCN], decision: Decision, inverse_temperature: float) -> None:
-        self._networks = [cast("TextureFCN", fold_batch_norm(network)) for network in networks]
+    def __init__(self, decision: Decision, inverse_temperature: float, n_latents: int) -> None:
         self._decision = decision
         self._inverse_temperature = inverse_temperature
-        self._depth = len(networks[0].widths)
         self.n_classes = max(2, len(decision.intercepts))
-        self.n_latents = sum(network.n_latents for network in networks)
+        self.n_latents = n_latents
 
+    @staticmethod
+    def of(model: TextureModel) -> "Mapper":
+        """Return the mapper for a fitted model, with or without a frozen network."""
+        decision, inverse_temperature = model.decision, model.calibration.inverse_temperature
+        if model.trunk is None:
+            return FCNMapper(model.members, decision, inverse_temperature)
+        from lmfcn.maps.trunk_map import TrunkMapper  # which is made of the parts in this module
+
+        return TrunkMapper(model.networks, decision, inverse_temperature)
+
+    @abstractmethod
     def grid(self, size: tuple[int, int], window: int, stride: int) -> MapGrid:
         """Return the grid of windows in an image of some height and width; refuse sizes that do not fit."""
-        step = 2**self._depth
-        # A convolution reaches one position further, and so does the pooling after a hidden one.
-        reach = sum(2 * 2**block for block in range(self._depth)) + step
-        return MapGrid(*size, window, stride, step, reach)
 
+    @abstractmethod
     def default_window(self, size: tuple[int, int] | None) -> int:
         """Return the side of windows for a model whose training images had this size; 64 if they had several."""
-        step = 2**self._depth
-        return _USUAL_WINDOW if size is None else max(1, min(size) // step) * step
+
+    @abstractmethod
+    def _patch_sums(self, batch: Tensor, grid: MapGrid, patch: Box) -> Iterator[tuple[Box, Tensor]]:
+        """Yield the windows to whose latents a patch adds, and what it adds (rows, columns, phi)."""
 
     def map(self, pixels: np.ndarray, grid: MapGrid) -> np.ndarray:
         """Return the probabilities (rows, columns, n_classes) of all windows of an image (height, width, channels)."""
@@ -300,6 +325,40 @@ class Mapper:
                     latents[common.within(windows)] += sums[common.within(part)]
         return latents
 
+    def _predict(self, latents: Tensor) -> np.ndarray:
+        scores = self._decision.scores(latents.reshape(-1, self.n_latents))
+        return probabilities(scores, self._inverse_temperature).reshape(*latents.shape[:2], -1).cpu().numpy()
+
+
+class FCNMapper(Mapper):
+    """Maps with networks that see the pixels; every window gets what it would get cut out of the image.
+
+    Parameters
+    ----------
+    networks : sequence of TextureFCN
+        In eval mode.
+    decision : Decision
+    inverse_temperature : float
+        From the calibration.
+    """
+
+    def __init__(self, networks: Sequence[TextureFCN], decision: Decision, inverse_temperature: float) -> None:
+        super().__init__(decision, inverse_temperature, sum(network.n_latents for network in networks))
+        self._networks = [cast("TextureFCN", fold_batch_norm(network)) for network in networks]
+        self._depth = len(networks[0].widths)
+
+    def grid(self, size: tuple[int, int], window: int, stride: int) -> MapGrid:
+        """Return the grid of windows in an image of some height and width; refuse sizes that do not fit."""
+        step = 2**self._depth
+        # A convolution reaches one position further, and so does the pooling after a hidden one.
+        reach = sum(2 * 2**block for block in range(self._depth)) + step
+        return MapGrid(*size, window, stride, step, reach)
+
+    def default_window(self, size: tuple[int, int] | None) -> int:
+        """Return the side of windows for a model whose training images had this size; 64 if they had several."""
+        step = 2**self._depth
+        return USUAL_WINDOW if size is None else max(1, min(size) // step) * step
+
     def _patch_sums(self, batch: Tensor, grid: MapGrid, patch: Box) -> Iterator[tuple[Box, Tensor]]:
         """Yield the windows to whose latents a patch adds, and what it adds (rows, columns, phi)."""
         around = grid.around(patch)
@@ -313,10 +372,6 @@ class Mapper:
         for row_kind, column_kind in layers[0]:
             (top, bottom), (left, right) = rows.windows[row_kind], columns.windows[column_kind]
             yield Box(top, left, bottom, right), torch.cat([sums[row_kind, column_kind] for sums in layers], dim=2)
-
-    def _predict(self, latents: Tensor) -> np.ndarray:
-        scores = self._decision.scores(latents.reshape(-1, self.n_latents))
-        return probabilities(scores, self._inverse_temperature).reshape(*latents.shape[:2], -1).cpu().numpy()
 
 
 @dataclass(frozen=True)

@@ -198,8 +198,9 @@ def _read(form: ImageForm, paths: Sequence[str]) -> Iterator[np.ndarray | ImageE
 
 def _check(form: ImageForm, path: str, image: np.ndarray) -> None:
     try:
-        check_smallest_side(*image.shape[:2])
-        check_pixel_format((image.shape[2], pixel_kind(image)), form.channels, form.pixels)
+        height, width, channels = image.shape
+        check_smallest_side(height, width, smallest=form.smallest_side)
+        check_pixel_format((channels, pixel_kind(image)), form.channels, form.pixels)
     except ValueError as error:
         raise ImageError(path, str(error)) from error
 

@@ -213,7 +213,7 @@ def decode_upload(upload: Upload, form: ImageForm, limits: Limits) -> np.ndarray
         image = preprocess_image(_drop_equal_channels(image) if form.channels == 1 else image, form.preprocessing)
         if (image.shape[2], pixel_kind(image)) != (form.channels, form.pixels):
             raise _wrong_form(upload.name, (image.shape[2], pixel_kind(image)), form)
-        return check_images(image[None])[0]
+        return check_images(image[None], smallest_side=form.smallest_side)[0]
     except ImageError:
         raise
     except ValueError as error:

@@ -1,5 +1,6 @@
 """The final SVM on the latents of the trained networks, with within-class whitening."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,6 +27,9 @@ SHRINKAGE = 0.3
 
 _ROUNDING = 1e-9
 """Share of a variance that rounding makes of none."""
+
+SHRINKAGES = (0.3, 0.6, 0.9)
+"""Of these, cross-validation chooses the one for the features of a frozen network: it differs from set to set."""
 
 N_DIRECTIONS = 64
 """So many directions are kept, or two for each class if that is more: the others hold a few percent of the spread."""
@@ -59,6 +63,8 @@ def within_class_whitening(latents: Tensor, labels: Tensor, shrinkage: float = S
             [0.0000, 1.5800]])
     """
     precise, classes = to_cpu_double(latents), labels.cpu()
+    if max(len(latents), _most_directions(classes)) < latents.shape[1]:
+        return to_like(_whitening_of_few(precise, classes, shrinkage).half(), latents)
     identity = torch.eye(latents.shape[1], dtype=torch.float64)
     covariance = within_class_covariance(precise, classes)
     variance = covariance.diagonal().mean()
@@ -66,7 +72,7 @@ def within_class_whitening(latents: Tensor, labels: Tensor, shrinkage: float = S
     if variance > _ROUNDING * precise.var(dim=0, correction=0).mean():
         # The smallest variance is the identity's share, so nothing is divided by a number near zero.
         whitening = _inverse_root((1 - shrinkage) * covariance / variance + shrinkage * identity)
-    n_most = max(N_DIRECTIONS, 2 * (int(classes.max()) + 1))
+    n_most = _most_directions(classes)
     if n_most < len(identity):
         whitening = whitening @ _widest(precise @ whitening, n_most)
     return to_like(whitening.half(), latents)
@@ -74,11 +80,48 @@ def within_class_whitening(latents: Tensor, labels: Tensor, shrinkage: float = S
 
 def within_class_covariance(latents: Tensor, labels: Tensor) -> Tensor:
     """Return the covariance (phi, phi) of latents (n, phi) around the mean of their own class."""
+    around = _around_class_means(latents, labels)
+    return around.T @ around / len(latents)
+
+
+def _around_class_means(latents: Tensor, labels: Tensor) -> Tensor:
     n_classes = int(labels.max()) + 1
     sums = latents.new_zeros(n_classes, latents.shape[1]).index_add_(0, labels, latents)
     means = sums / labels.bincount(minlength=n_classes).clamp(min=1)[:, None]
-    around = latents - means[labels]
-    return around.T @ around / len(latents)
+    return latents - means[labels]
+
+
+def _most_directions(labels: Tensor) -> int:
+    return max(N_DIRECTIONS, 2 * (int(labels.max()) + 1))
+
+
+def _whitening_of_few(latents: Tensor, labels: Tensor, shrinkage: float) -> Tensor:
+    """Return the whitening (phi, k) of fewer images than features, by matrices (n, n) instead of (phi, phi).
+
+    The images span few of the directions of the covariance; in all others only the identity's share is left.
+    """
+    n_images, n_features = latents.shape
+    around = _around_class_means(latents, labels) / math.sqrt(n_images)
+    variance = around.square().sum() / n_features
+
+    def whiten(rows: Tensor) -> Tensor:
+        if variance <= _ROUNDING * latents.var(dim=0, correction=0).mean():
+            return rows
+        rest = shrinkage**-0.5
+        squares, left = torch.linalg.eigh(around @ around.T)
+        held = squares > _ROUNDING * squares[-1]
+        directions = around.T @ (left[:, held] * squares[held].rsqrt())
+        factors = ((1 - shrinkage) * squares[held] / variance + shrinkage).rsqrt() - rest
+        return rest * rows + (rows @ directions * factors) @ directions.T
+
+    whitened = whiten(latents)
+    centred = whitened - whitened.mean(dim=0)
+    squares, left = torch.linalg.eigh(centred @ centred.T)
+    n_spread = int((squares > _ROUNDING * squares[-1]).sum())
+    chosen = slice(-max(1, min(_most_directions(labels), n_spread)), None)
+    directions = (centred.T @ (left[:, chosen] * squares[chosen].clamp(min=1e-300).rsqrt())).flip(1)
+    # The matrix is symmetric, so that it may be applied to the directions as rows.
+    return whiten(_with_largest_positive(directions).T).T
 
 
 def _inverse_root(covariance: Tensor) -> Tensor:
@@ -96,8 +139,12 @@ def _widest(latents: Tensor, n_directions: int) -> Tensor:
     spreads, directions = torch.linalg.eigh(torch.cov(latents.T, correction=0))
     n_spread = int((spreads > _ROUNDING * spreads[-1]).sum())
     directions = directions.flip(1)[:, : max(1, min(n_directions, n_spread))]
-    largest = directions.gather(0, directions.abs().argmax(dim=0, keepdim=True))
-    return directions * largest.sign()
+    return _with_largest_positive(directions)
+
+
+def _with_largest_positive(directions: Tensor) -> Tensor:
+    """Return directions (phi, k), each with the sign that makes its largest component positive."""
+    return directions * directions.gather(0, directions.abs().argmax(dim=0, keepdim=True)).sign()
 
 
 C_FACTORS = (1.0, 0.1, 10.0)
@@ -122,6 +169,8 @@ class SVMCandidate:
         Factor on the recipe's own gamma. It means nothing where the kernel is given.
     whiten : bool
         Whether latents are whitened within classes, likewise.
+    shrinkage : float
+        How far the covariance of whitening is shrunk; it means nothing without whitening.
     balanced : bool
         Whether both sides of every SVM weigh the same.
     weights : Tensor (n,), optional
@@ -133,6 +182,7 @@ class SVMCandidate:
     whiten: bool = False
     balanced: bool = False
     weights: Tensor | None = field(default=None, compare=False)
+    shrinkage: float = SHRINKAGE
 
     def fit(self, kernel: Tensor, labels: Tensor, part: Tensor | None = None) -> FittedSVM:
         """Fit on a whole kernel, or on the images that `part` lists."""
@@ -143,13 +193,13 @@ class SVMCandidate:
         return fit_svm(kernel, labels, self.C, balanced=self.balanced, weights=weights)
 
 
-def svm_candidates(recipe: Recipe, weights: Tensor | None = None) -> list[SVMCandidate]:
+def svm_candidates(recipe: Recipe, weights: Tensor | None = None, shrinkage: float = SHRINKAGE) -> list[SVMCandidate]:
     """Return the candidates that cross-validation may choose from; the recipe's own comes first.
 
     Whitened latents have a scale of their own that fits every set we measured, and nothing is left to choose; without
     `refit` nothing may be chosen.
     """
-    own = SVMCandidate(recipe.C, 1.0, recipe.whiten, recipe.balanced, weights)
+    own = SVMCandidate(recipe.C, 1.0, recipe.whiten, recipe.balanced, weights, shrinkage)
     return [own] if recipe.whiten or not recipe.refit else grid(own, C_FACTORS, GAMMA_FACTORS)
 
 
@@ -237,9 +287,9 @@ class _Spaces:
         """Return the space of a rule. Whitening depends on labels, so it is another one for every `part`."""
         if rule.whiten:
             self._last = None  # an n x n matrix that is not needed any more
-            return self._measured(part)
+            return self._measured(part, rule.shrinkage)
         if self._plain is None:
-            self._plain = self._measured(None, whiten=False)
+            self._plain = self._measured(None, None)
         return self._plain
 
     def kernel(self, rule: SVMCandidate, part: Tensor) -> Tensor:
@@ -252,13 +302,14 @@ class _Spaces:
             self._last = rule.gamma_factor, rbf_kernel(space.squared, space.gamma * rule.gamma_factor)
         return self._last[1]
 
-    def _measured(self, part: Tensor | None, *, whiten: bool = True) -> _Space:
+    def _measured(self, part: Tensor | None, shrinkage: float | None) -> _Space:
+        """Return the space measured on a part of the images; a `shrinkage` of None leaves latents as they are."""
         recipe, rows = self._recipe, slice(None) if part is None else part
         known = self._latents[rows]
         scale = latent_scale(known, standardize=recipe.standardize)
-        if whiten:
+        if shrinkage is not None:
             classes = self._labels[rows]
-            scale = replace(scale, whitening=within_class_whitening(scale.apply(known), classes))
+            scale = replace(scale, whitening=within_class_whitening(scale.apply(known), classes, shrinkage))
         latents = scale.apply(self._latents)
         gamma = recipe.gamma
         if gamma == "scale":

@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from lmfcn.compute.encode import Images, encode, refresh_and_encode
 from lmfcn.compute.parallel import Workers, workers_of
 from lmfcn.compute.resources import ThreadCounts, check_device, check_kernel_memory, to_like
+from lmfcn.data.image_form import ImageForm
 from lmfcn.data.splits import make_folds
 from lmfcn.data.training_data import LabelledImages, TrainingData
 from lmfcn.method.epoch import Callback, Trained
@@ -18,10 +19,20 @@ from lmfcn.method.history import EpochRecord, History
 from lmfcn.method.kernel_svm import Decision, class_numbers
 from lmfcn.method.network import TextureFCN
 from lmfcn.model import Calibration, HeldOut, Networks, TextureModel, probabilities
+from lmfcn.networks.trunk import SMALLEST_SIDE, Trunk
 from lmfcn.recipe import Recipe
 from lmfcn.training.calibration import calibrate, equal_prior_shift
-from lmfcn.training.final_svm import NEVER_HELD_OUT, FinalSVM, SVMCandidate, fit_final_svm, svm_candidates
+from lmfcn.training.final_svm import (
+    NEVER_HELD_OUT,
+    SHRINKAGE,
+    SHRINKAGES,
+    FinalSVM,
+    SVMCandidate,
+    fit_final_svm,
+    svm_candidates,
+)
 from lmfcn.training.first_filters import decorrelation
+from lmfcn.training.frozen import Beside, FrozenStart, start_from
 from lmfcn.training.phases import (
     FitOptions,
     all_images,
@@ -108,6 +119,7 @@ def make_options(
     n_jobs: int | None,
     callbacks: Sequence[Callback],
     verbose: bool,
+    network: nn.Module | None = None,
 ) -> FitOptions:
     """Return everything that is decided before the first epoch of a fit on these data."""
     recipe = recipe.for_data(len(data.classes), has_validation=data.validation is not None)
@@ -124,6 +136,7 @@ def make_options(
         threads=_thread_counts(workers, n_networks),
         callbacks=tuple(callbacks),
         verbose=verbose,
+        network=network,
     )
 
 
@@ -179,25 +192,99 @@ def fit_model(data: TrainingData, options: FitOptions) -> Fitted:
     """Train the networks in two phases, fit the final SVM, calibrate it, and put the model together."""
     check_kernel_memory(len(data.train) + (0 if data.validation is None else len(data.validation)))
     try:
-        root = decorrelation(data.train.images) if options.recipe.first_filters == "decorrelated" else None
-        untrained = _untrained(data, options, root) if options.recipe.keep_untrained else None
-        trained = train_held_out(data, options, root, untrained)
-        refitted = refit(data, options, trained)
-        members = _members(untrained, trained, data.train.images, options)
-        final, rows = _final_svm(data, options, Networks(members), trained)
+        start = _start(data, options)
+        options = replace(options, shrinkage=start.shrinkage)
+        inputs, untrained = start.inputs, start.untrained
+        trained = train_held_out(inputs, options, start.root, start.beside)
+        refitted = refit(inputs, options, trained)
+        members = _members(untrained, trained, inputs.train.images, options)
+        final, rows = _final_svm(start, options, Networks(members), trained)
         if refitted is not None:
-            members = _members(untrained, refitted, all_images(data), options)
-            final, rows = _refit_final_svm(final, data, options, Networks(members))
+            members = _members(untrained, refitted, all_images(inputs), options)
+            final, rows = _refit_final_svm(final, start, options, Networks(members))
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(how_to_resume(options))
         raise
     held_out = data.validation is not None
     decision, calibration = calibrated(final, rows.labels, options.recipe.prior_shift, held_out=held_out)
-    model = TextureModel(members, decision, calibration, data.classes, data.form)
+    networks = Networks(members, start.trunk, keep_trunk=options.recipe.keep_untrained)
+    model = TextureModel(networks, decision, calibration, data.classes, start.form)
     warnings = _class_warnings(data, final, rows.labels[final.held_out])
     messages = [result.message for result in (*trained, *(refitted or ())) if result.message] + list(warnings)
     support = rows.positions[final.support.cpu().numpy()]
     return Fitted(model, trained, refitted, support, final.rule.C, _held_out(final, rows, model), messages)
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What training starts from.
+
+    Attributes
+    ----------
+    inputs : TrainingData
+        What the networks are trained on: the images, or the maps of a trunk.
+    form : ImageForm
+        What images of the model must look like.
+    trunk : Trunk or None
+    root : Tensor or None
+        What decorrelates the patches of the first filters.
+    untrained : TextureFCN or None
+        The untrained network, if the final SVM sees it.
+    beside : Beside or None
+        The features that judge epochs together with the trained latents.
+    shrinkage : float
+        For the whitening of latents.
+    """
+
+    inputs: TrainingData
+    form: ImageForm
+    trunk: Trunk | None
+    root: Tensor | None
+    untrained: TextureFCN | None
+    beside: Beside | None
+    shrinkage: float = SHRINKAGE
+
+    def features(self, *, validation: bool) -> Tensor | None:
+        """Return the trunk's features of the training or validation images that the final SVM sees."""
+        if self.trunk is None or self.beside is None:
+            return None
+        return self.beside.validation if validation else self.beside.train
+
+
+def _start(data: TrainingData, options: FitOptions) -> _Start:
+    recipe, trunk, form = options.recipe, None, data.form
+    untrained, beside, shrinkage = None, None, SHRINKAGE
+    if options.network is not None:
+        frozen = start_from(options.network, data, options.device, verbose=options.verbose)
+        data, trunk, form = frozen.data, frozen.trunk, replace(form, smallest_side=SMALLEST_SIDE)
+        beside = frozen.features if recipe.keep_untrained else None
+        shrinkage = _choose_shrinkage(frozen, options)
+    root = decorrelation(data.train.images) if recipe.first_filters == "decorrelated" else None
+    if trunk is None and recipe.keep_untrained:
+        untrained = _untrained(data, options, root)
+        if data.validation is not None:
+            beside = Beside.of_untrained(untrained, data, options.device)
+    return _Start(data, form, trunk, root, untrained, beside, shrinkage)
+
+
+def _choose_shrinkage(frozen: FrozenStart, options: FitOptions) -> float:
+    """Return the shrinkage under which cross-validation on the frozen features makes the classes most likely.
+
+    With `refit`, validation images take part: nothing has been learnt from any image yet.
+    """
+    data, features = frozen.data, frozen.features
+    if not options.recipe.whiten:
+        return SHRINKAGE
+    parts, rows = [data.train], [features.train]
+    if options.recipe.refit and data.validation is not None and features.validation is not None:
+        parts, rows = [data.train, data.validation], [features.train, features.validation]
+    numbers = np.concatenate([part.numbers for part in parts])
+    random = np.random.default_rng([options.seed, 4])
+    folds = torch.from_numpy(cross_validation_folds(numbers, random, joined_groups(parts))).to(options.device)
+    labels = torch.from_numpy(numbers).to(options.device)
+    weights = image_weights(options, labels)
+    rules = [rule for value in SHRINKAGES for rule in svm_candidates(options.recipe, weights, value)]
+    return fit_final_svm(torch.cat(rows), labels, folds, options.recipe, rules).rule.shrinkage
 
 
 def _held_out(final: FinalSVM, rows: "_EncodedImages", model: TextureModel) -> HeldOut:
@@ -267,22 +354,22 @@ class _EncodedImages:
 
 
 def _final_svm(
-    data: TrainingData, options: FitOptions, networks: Networks, trained: list[Trained]
+    start: _Start, options: FitOptions, networks: Networks, trained: list[Trained]
 ) -> tuple[FinalSVM, _EncodedImages]:
     """Return the final SVM, and the images that it is fitted on.
 
     Its held-out scores are those of the validation images, if there are any.
     """
-    random = np.random.default_rng([options.seed, 2])
-    train = _encoded(networks, data.train, options)
+    random, data = np.random.default_rng([options.seed, 2]), start.inputs
+    train = _encoded(networks, data.train, options, start.features(validation=False))
     if data.validation is None:
         return _fit(train, cross_validation_folds(data.train.numbers, random, data.train.groups), options), train
-    validation = _encoded(networks, data.validation, options)
+    validation = _encoded(networks, data.validation, options, start.features(validation=True))
     rows = train.concatenated(validation)
     if options.recipe.refit:
         folds = make_folds(data.validation.numbers, N_FOLDS, random, data.validation.groups)
         return _fit(rows, np.concatenate([np.full(len(train), NEVER_HELD_OUT), folds]), options), rows
-    selected, (rule,) = trained[0].selected, svm_candidates(options.recipe)
+    selected, (rule,) = trained[0].selected, svm_candidates(options.recipe, shrinkage=options.shrinkage)
     decision, support = selected.decision, selected.support
     if options.one_vs_all or options.recipe.keep_untrained or rule.whiten:
         of_training = _fit(train, np.full(len(train), NEVER_HELD_OUT), options)
@@ -292,21 +379,24 @@ def _final_svm(
 
 
 def _refit_final_svm(
-    final: FinalSVM, data: TrainingData, options: FitOptions, networks: Networks
+    final: FinalSVM, start: _Start, options: FitOptions, networks: Networks
 ) -> tuple[FinalSVM, _EncodedImages]:
     """Return the final SVM on the latents of the refitted networks.
 
     Its parameters and held-out scores stay those from before: no image is left to judge new ones.
     """
-    rows = _encoded(networks, data.train, options)
+    data = start.inputs
+    rows = _encoded(networks, data.train, options, start.features(validation=False))
     if data.validation is not None:
-        rows = rows.concatenated(_encoded(networks, data.validation, options))
+        rows = rows.concatenated(_encoded(networks, data.validation, options, start.features(validation=True)))
     again = _fit(rows, np.full(len(rows), NEVER_HELD_OUT), options, [final.rule])
     return replace(final, decision=again.decision, support=again.support), rows
 
 
-def _encoded(networks: Networks, data: LabelledImages, options: FitOptions) -> _EncodedImages:
+def _encoded(networks: Networks, data: LabelledImages, options: FitOptions, features: Tensor | None) -> _EncodedImages:
     latents = encode(networks, data.images, options.device)
+    if features is not None:
+        latents = torch.cat([features, latents], dim=1)
     return _EncodedImages(latents, torch.from_numpy(data.numbers).to(options.device), data.positions)
 
 
@@ -314,7 +404,7 @@ def _fit(
     rows: _EncodedImages, folds: np.ndarray, options: FitOptions, rules: Sequence[SVMCandidate] | None = None
 ) -> FinalSVM:
     if rules is None:
-        rules = svm_candidates(options.recipe, image_weights(options, rows.labels))
+        rules = svm_candidates(options.recipe, image_weights(options, rows.labels), options.shrinkage)
     return fit_final_svm(rows.latents, rows.labels, torch.from_numpy(folds).to(options.device), options.recipe, rules)
 
 
@@ -323,6 +413,19 @@ def cross_validation_folds(
 ) -> np.ndarray:
     """Return cross-validation folds (n,); every class keeps images when a fold is held out."""
     return _keep_every_class(make_folds(numbers, N_FOLDS, random, groups), numbers, groups)
+
+
+def joined_groups(parts: Sequence[LabelledImages]) -> np.ndarray | None:
+    """Return numbers (n,) of groups over all parts; an image of a part without groups is a group of its own."""
+    if all(part.groups is None for part in parts):
+        return None
+    names = [
+        (number, "group", group) if part.groups is not None else (number, "image", group)
+        for number, part in enumerate(parts)
+        for group in (range(len(part)) if part.groups is None else part.groups.tolist())
+    ]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    return np.array([numbers[name] for name in names])
 
 
 def _keep_every_class(folds: np.ndarray, numbers: np.ndarray, groups: np.ndarray | None) -> np.ndarray:

@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from lmfcn.compute.encode import Images, JoinedImages, encode, refresh_and_encode
+from lmfcn.compute.encode import Images, JoinedImages
 from lmfcn.compute.parallel import workers_of
 from lmfcn.compute.resources import ThreadCounts, to_device
 from lmfcn.data.training_data import TrainingData
@@ -20,8 +20,9 @@ from lmfcn.method.network import TextureFCN
 from lmfcn.method.one_vs_all import one_against_all, train_side_by_side
 from lmfcn.recipe import Recipe
 from lmfcn.training.checkpoints import Checkpoints
-from lmfcn.training.final_svm import NEVER_HELD_OUT, fit_final_svm, svm_candidates
+from lmfcn.training.final_svm import NEVER_HELD_OUT, SHRINKAGE, SVMCandidate, fit_final_svm, svm_candidates
 from lmfcn.training.first_filters import decorrelate_first_filters
+from lmfcn.training.frozen import Beside
 from lmfcn.util.progress import Advance, epoch_progress, progress_note
 
 
@@ -45,6 +46,10 @@ class FitOptions:
     callbacks : tuple of Callback
         Those of the user.
     verbose : bool
+    network : torch.nn.Module or None
+        The frozen network on whose maps to train; None trains on pixels.
+    shrinkage : float
+        Of the covariance by which the final SVM's latents are whitened.
     """
 
     recipe: Recipe
@@ -56,6 +61,8 @@ class FitOptions:
     checkpoints: Checkpoints | None = None
     callbacks: tuple[Callback, ...] = ()
     verbose: bool = False
+    network: nn.Module | None = None
+    shrinkage: float = SHRINKAGE
 
     @property
     def one_vs_all(self) -> bool:
@@ -64,18 +71,18 @@ class FitOptions:
 
 
 def train_held_out(
-    data: TrainingData, options: FitOptions, root: Tensor | None, untrained: TextureFCN | None
+    data: TrainingData, options: FitOptions, root: Tensor | None, beside: Beside | None
 ) -> list[Trained]:
     """Train new networks on the training images; validation images, if there are any, select the epochs.
 
-    `root` decorrelates the patches that half of the first filters look at. The final SVM sees `untrained` beside the
-    trained networks, so it also takes part in the selection of epochs.
+    `root` decorrelates the patches that half of the first filters look at. The final SVM sees the features `beside` the
+    latents of the trained networks, so they also take part in the selection of epochs.
     """
     recipe = options.recipe
     n_epochs = recipe.n_epochs - recipe.n_refit_epochs
     phase = _Phase("LMFCN", replace(recipe, epochs=n_epochs, refit_epochs=0), 0, "")
     networks = [new_network(data, options, root, number) for number in range(_n_networks(data, options))]
-    return _train(data, options, phase, _problem(data, options), networks, _judge(data, options, untrained))
+    return _train(data, options, phase, _problem(data, options), networks, _judge(options, beside))
 
 
 def refit(data: TrainingData, options: FitOptions, trained: Sequence[Trained]) -> list[Trained] | None:
@@ -167,15 +174,14 @@ class _JudgeByFinalSVM:
 
     recipe: Recipe
     labels: Tensor
-    weights: Tensor | None
+    rule: SVMCandidate
     untrained: Tensor | None
     validation_untrained: Tensor | None
 
     def __call__(self, latents: Tensor, validation_latents: Tensor, space: LatentSpace) -> Tensor:  # noqa: ARG002
         no_folds = torch.full_like(self.labels, NEVER_HELD_OUT)
-        own = svm_candidates(self.recipe, self.weights)[:1]
         features = _side_by_side(self.untrained, latents)
-        decision = fit_final_svm(features, self.labels, no_folds, self.recipe, own).decision
+        decision = fit_final_svm(features, self.labels, no_folds, self.recipe, [self.rule]).decision
         return decision.scores(_side_by_side(self.validation_untrained, validation_latents))
 
 
@@ -183,17 +189,15 @@ def _side_by_side(first: Tensor | None, second: Tensor) -> Tensor:
     return second if first is None else torch.cat([first, second], dim=1)
 
 
-def _judge(data: TrainingData, options: FitOptions, untrained: TextureFCN | None) -> Callable[[Problem], Judge]:
+def _judge(options: FitOptions, beside: Beside | None) -> Callable[[Problem], Judge]:
     """Return what makes the judge of a problem: the epoch's own SVM as in the paper, or one like the final SVM."""
-    beside = validation_beside = None
-    if untrained is not None and data.validation is not None:
-        beside = refresh_and_encode(untrained, data.train.images, options.device)
-        validation_beside = encode(untrained, data.validation.images, options.device)
 
     def judge_of(problem: Problem) -> Judge:
         if beside is None and not options.recipe.whiten:
             return judge_by_epoch_svm
-        return _JudgeByFinalSVM(options.recipe, problem.labels, problem.weights, beside, validation_beside)
+        features = (None, None) if beside is None else (beside.train, beside.validation)
+        rule, *_ = svm_candidates(options.recipe, problem.weights, options.shrinkage)
+        return _JudgeByFinalSVM(options.recipe, problem.labels, rule, *features)
 
     return judge_of
 
@@ -234,7 +238,7 @@ def _train(
     with epoch_progress(phase.title, len(networks) * (phase.recipe.n_epochs + 1), visible=options.verbose) as advance:
         progress = _Progress(advance)
         callbacks = () if in_workers else (progress, *options.callbacks)
-        make = partial(_make_training, replace(options, callbacks=()), phase, callbacks)
+        make = partial(_make_training, replace(options, callbacks=(), network=None), phase, callbacks)
         if not options.one_vs_all:
             return [_run_interruptible(make(problem, judge_of(problem), networks[0], 0), options)]
         tasks = {}

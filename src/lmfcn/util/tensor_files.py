@@ -47,7 +47,7 @@ def write_tensors(
     write_bytes(path, safetensors.torch.save(tensors, {_ENTRY: _dump(header)}))
 
 
-def read_tensors(path: str | Path, kind: str, version: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def read_tensors(path: str | Path, kind: str, *versions: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read what `write_tensors` wrote; refuse files that are damaged, changed or of another kind.
 
     Raises
@@ -60,7 +60,8 @@ def read_tensors(path: str | Path, kind: str, version: int) -> tuple[dict[str, A
     if header.get("kind") != kind:
         raise FileError(f"{path} is not a file of the kind {kind!r}; it says {header.get('kind')!r:.40}.")
     found = header.get("version")
-    if type(found) is not int or found != version:
+    if type(found) is not int or found not in versions:
+        version = max(versions)
         cure = "update lmfcn" if type(found) is int and found > version else "make the file anew"
         raise FileError(
             f"{path} has format version {found!r:.20}, but this version of lmfcn reads version {version}; {cure}."

@@ -1,0 +1,1 @@
+"""Networks beside the paper's own: pretrained ones, and those that a user brings."""
