@@ -104,7 +104,7 @@ def test_every_parameter_can_be_set(estimator):
 
 def test_the_constructor_has_few_parameters_and_the_recipe_all_others(estimator):
     own, every = estimator.get_params(deep=False), estimator.get_params(deep=True)
-    assert len(own) == 18
+    assert len(own) == 20
     assert set(every) - set(own) == {f"recipe__{field.name}" for field in fields(Recipe)}
     assert every["recipe__passes"] == 1
     assert every["recipe__head_weight"] == 1.0

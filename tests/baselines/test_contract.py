@@ -32,8 +32,9 @@ SMALL = {
 }
 EIGHT_BIT_ONLY = ("GLCM", "LBP", "PFTAS")
 NEEDS_WEIGHTS = ("ResNet18", "InceptionV3")
-# Tested by itself: it takes images of 75 pixels at least, and a second for each test here.
-NAMES = [name for name in METHODS if name not in (*NEEDS_WEIGHTS, "InceptionV3, random weights")]
+# Tested by themselves: they take larger images, and up to a second for each test here.
+TESTED_ELSEWHERE = ("InceptionV3, random weights", "EfficientNet-Lite0 + SVM")
+NAMES = [name for name in METHODS if name not in (*NEEDS_WEIGHTS, *TESTED_ELSEWHERE)]
 
 
 def small(name: str):

@@ -76,13 +76,14 @@ def test_epochs_are_judged_by_an_svm_like_the_final_one(textures):
     untrained = labels[:, None] + noise
     problem = Problem(images[:20], labels[:20], images[20:], labels[20:])
     recipe = replace(QUICK, whiten=True)
-    judge = _JudgeByFinalSVM(recipe, problem.labels, None, untrained[:20], untrained[20:])
+    rule = SVMCandidate(recipe.C, whiten=True)
+    judge = _JudgeByFinalSVM(recipe, problem.labels, rule, untrained[:20], untrained[20:])
     training = training_of(problem, recipe, judge=judge)
     training.run()
     network, selected = training.selected.network, training.selected
     seen = torch.cat([untrained[:20], encode(network, images[:20], CPU)], dim=1)
     in_no_fold = torch.full_like(problem.labels, NEVER_HELD_OUT)
-    final = fit_final_svm(seen, problem.labels, in_no_fold, recipe, [SVMCandidate(recipe.C, whiten=True)]).decision
+    final = fit_final_svm(seen, problem.labels, in_no_fold, recipe, [rule]).decision
     found = encode(network, images[20:], CPU)
     score, own_score = (
         balanced_accuracy(labels[20:], class_numbers(decision.scores(latents)))

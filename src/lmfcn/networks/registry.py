@@ -1,6 +1,7 @@
 """Find a network by its name, and load its weights from a package or a file."""
 
 import hashlib
+import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -112,7 +113,7 @@ def _read_state(path: Path) -> Mapping[str, Tensor]:
             from safetensors.torch import load
 
             return load(content)
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # torch and safetensors raise many kinds
         reason = str(error).splitlines()[0]
         raise ValueError(f"{path}: expected a state dict, but the file cannot be read ({reason:.100}).") from error
