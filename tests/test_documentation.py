@@ -94,7 +94,7 @@ def test_explain_prediction_example(tmp_path, capsys):
 def test_own_network_example(tmp_path, capsys):
     example = runpy.run_path(str(ROOT / "examples" / "own_network.py"))
     assert example["main"](tmp_path, n_per_class=10, size=32, epochs=1) > 0.8
-    assert "features of the network: 56" in capsys.readouterr().out
+    assert "features of the network: 112" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["model.lmfcn"]
 
 

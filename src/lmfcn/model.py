@@ -135,7 +135,8 @@ class Networks(nn.Module):
         """Go through the maps (b, c, h, w) whose means are the latents, in the order of the latents."""
         if self.trunk is not None:
             stages = self.trunk(batch)
-            yield from stages if self.keep_trunk else ()
+            if self.keep_trunk:
+                yield from self.trunk.feature_maps(stages, self.average)
             batch = self.trunk.trained_maps(stages)
         for network in self.members:
             yield from network.maps(batch)  # type: ignore[operator]

@@ -42,7 +42,7 @@ def test_other_channels_go_through_one_by_one():
     pixels = torch.rand(2, 4, 16, 16, generator=torch.Generator().manual_seed(0))
     many, grey = Trunk(SmallTrunk(), channels=4), Trunk(SmallTrunk(), channels=1)
     assert many.stage_channels == (24, 32)
-    assert many.n_features == 56
+    assert many.n_features == 2 * 56
     with torch.no_grad():
         found, parts = many(pixels), [grey(pixels[:, [channel]]) for channel in range(4)]
     for stage in range(2):
@@ -108,6 +108,14 @@ def test_the_trained_stage_is_the_last_fine_one_by_default():
         input_size=64, stages=lambda _, batch: [torch.ones(len(batch), 2, side, side) for side in (16, 4, 2)]
     )
     assert Trunk(network, channels=3).trained_stage == 1
+
+
+def test_features_by_hand():
+    stage = torch.tensor([[[[1.0, 3.0]], [[5.0, 5.0]]]])
+    maps, deviations = Trunk.feature_maps([stage], lambda maps: maps.mean(dim=(2, 3)))
+    assert maps is stage
+    # The first channel has the mean 2 and the standard deviation 1, to which both pixels contribute the same.
+    torch.testing.assert_close(deviations, torch.tensor([[[[1.0, 1.0]], [[0.0, 0.0]]]]))
 
 
 def test_the_fingerprint_depends_on_every_weight():

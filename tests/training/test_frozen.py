@@ -24,14 +24,14 @@ def test_the_fit_repeats_bit_for_bit():
     assert again.recipe_ == trunk_classifier().recipe_
 
 
-def test_features_are_the_means_of_all_stages():
+def test_features_are_the_means_and_deviations_of_all_stages():
     images, _ = trunk_images()
     model = trunk_classifier().model_
     features, maps = describe(model.trunk, images[..., None], CPU)
     with torch.no_grad():
         stages = model.trunk(torch.from_numpy(images[3].copy())[None, None] / 255)
-    expected = torch.cat([stage.mean(dim=(2, 3)) for stage in stages], dim=1)[0]
-    torch.testing.assert_close(features[3], expected)
+    expected = [part(stage[0].flatten(1).numpy(), axis=1) for stage in stages for part in (np.mean, np.std)]
+    np.testing.assert_allclose(features[3], np.concatenate(expected), rtol=1e-4, atol=1e-5)
     expected = (stages[0] / model.trunk.map_std[:, None, None])[0].permute(1, 2, 0)
     np.testing.assert_allclose(maps[3], expected, rtol=2e-3, atol=2e-3)
 

@@ -1,7 +1,8 @@
 """Map an image with a model behind a frozen network, which goes over patches of the image and not over every window.
 
 A patch with its surroundings is enlarged so that a window has the resolution of a single image of its size. The latents
-of a window are the means of the maps over it. Cells of the maps on its sides count by the part that lies inside.
+of a window are the means of the maps over it, and the standard deviations that follow from the means of their squares.
+Cells of the maps on its sides count by the part that lies inside.
 
 This is an approximation: around a window that is cut out of the image the networks see zeros, here they see its
 neighbours.
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +23,7 @@ from lmfcn.maps.texture_map import USUAL_WINDOW, Box, MapGrid, Mapper
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.method.network import TextureFCN
 from lmfcn.model import Networks
-from lmfcn.networks.trunk import SMALLEST_SIDE, Trunk
+from lmfcn.networks.trunk import SMALLEST_SIDE, Trunk, standard_deviation
 
 HALO = 0.5
 """Surroundings on every side of a patch, in windows."""
@@ -128,12 +130,27 @@ class TrunkMapper(Mapper):
         yield windows, torch.cat(sums, dim=2)
 
     def _maps(self, batch: Tensor, sides: tuple[int, int]) -> Iterator[Tensor]:
-        """Go through the maps (1, c, h, w) of all networks in the order of the latents."""
+        """Go through the maps (1, c, h, w) of all networks in the order of the latents, squares for deviations."""
         stages = self._trunk.stages_at(batch, sides)
-        yield from stages if self._keep_trunk else ()
+        for maps in stages if self._keep_trunk else ():
+            yield maps
+            yield maps.square()
         trained = self._trunk.trained_maps(stages)
         for network in self._members:
             yield from network.maps(trained)
+
+    def _predict(self, latents: Tensor) -> np.ndarray:
+        return super()._predict(self._with_deviations(latents) if self._keep_trunk else latents)
+
+    def _with_deviations(self, means: Tensor) -> Tensor:
+        """Return latents (..., phi) of means over windows, with standard deviations in place of means of squares."""
+        latents, start = means.clone(), 0
+        for n_channels in self._trunk.stage_channels:
+            mean, squares = means[..., start : start + 2 * n_channels].split(n_channels, dim=-1)
+            variances = (squares - mean.square()).clamp(min=0)
+            start += 2 * n_channels
+            latents[..., start - n_channels : start] = variances / standard_deviation(variances)
+        return latents
 
 
 def overlaps(

@@ -1,7 +1,7 @@
 """A frozen network in front of the trained ones: what it must offer, and how images reach it."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,9 @@ SMALLEST_SIDE = 32
 
 _LARGEST_RATIO = 4
 """The longer side of an image becomes at most so many times the input size."""
+
+_LEAST_VARIANCE = 1e-6
+"""Added to the variance of a map, which is about 1. Exporters to ONNX drop an addend of 1e-8."""
 
 _PROTOCOL = "lmfcn.networks.trunk.check_network"
 
@@ -63,8 +66,8 @@ def check_network(network: Any) -> Any:
 class Trunk(nn.Module):
     """A frozen network that describes images by the maps of its stages.
 
-    Its features of an image are the means of the maps of all stages. Trained networks learn on the maps of one of
-    them, `trained_stage`, each channel divided by its standard deviation.
+    Its features of an image are the means and standard deviations of the maps of all stages. Trained networks learn on
+    the maps of one of them, `trained_stage`, each channel divided by its standard deviation.
 
     Images are brought to the network's input size with their aspect ratio kept. A grey image becomes as many equal
     channels as the network takes. Of images with another number of channels, each goes through the network by itself,
@@ -113,7 +116,7 @@ class Trunk(nn.Module):
     @property
     def n_features(self) -> int:
         """Length of the features of an image."""
-        return sum(self.stage_channels)
+        return 2 * sum(self.stage_channels)
 
     @property
     def encoding_batch(self) -> int:
@@ -137,6 +140,18 @@ class Trunk(nn.Module):
         if self.n_parts == 1:
             return list(maps)
         return [stage.unflatten(0, (-1, self.n_parts)).flatten(1, 2) for stage in maps]
+
+    @staticmethod
+    def feature_maps(stages: Sequence[Tensor], average: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
+        """Go through maps (b, c, h, w) whose means are the features: for every stage its maps and their deviations.
+
+        A deviation is a squared difference from the mean, divided by the standard deviation. Its mean is the standard
+        deviation, and so an explanation can tell where in the image it comes from.
+        """
+        for maps in stages:
+            yield maps
+            squares = (maps - average(maps)[:, :, None, None]).square()
+            yield squares / standard_deviation(average(squares))[:, :, None, None]
 
     def trained_maps(self, stages: Sequence[Tensor]) -> Tensor:
         """Return the maps (b, c, h, w) that the trained networks see."""
@@ -191,6 +206,11 @@ class Trunk(nn.Module):
         if type(found) is not int or not 0 <= found < len(shapes):
             raise ValueError(f"trained_stage of the network must be from 0 to {len(shapes) - 1}, got {found!r}.")
         return found
+
+
+def standard_deviation(variances: Tensor) -> Tensor:
+    """Return the square root of variances, a little more where they are zero: it is divided by."""
+    return (variances.clamp(min=0) + _LEAST_VARIANCE).sqrt()
 
 
 def fingerprint(network: nn.Module) -> str:

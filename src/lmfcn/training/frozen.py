@@ -58,7 +58,7 @@ class FrozenStart:
     data : TrainingData
         The same labels and groups, with the maps of the trained stage (n, h, w, c) in half precision as images.
     features : Beside
-        The means of the maps of all stages.
+        The means and standard deviations of the maps of all stages.
     """
 
     trunk: Trunk
@@ -129,8 +129,8 @@ def describe(trunk: Trunk, images: Images, device: torch.device, *, verbose: boo
     with torch.no_grad(), item_progress(trunk.name, len(images), visible=verbose) as advance:
         for part in batches:
             stages = trunk(to_batch(take(images, part), device))
-            means = torch.cat([TextureFCN.average(maps) for maps in stages], dim=1)
-            features[torch.from_numpy(part).to(device)] = means
+            means = [TextureFCN.average(maps) for maps in trunk.feature_maps(stages, TextureFCN.average)]
+            features[torch.from_numpy(part).to(device)] = torch.cat(means, dim=1)
             store.put(part, trunk.trained_maps(stages).permute(0, 2, 3, 1).half().cpu().numpy())
             for _ in part:
                 advance()
