@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -190,14 +190,16 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
 
         Parameters
         ----------
-        X : array (n, height, width) or (n, height, width, channels), ImageCollection, or path
-            uint8, uint16 or floating point pixels; with `image_shape`, rows (n, n_pixels).
+        X : array or torch tensor (n, height, width[, channels]), list of images, ImageCollection, or path
+            uint8, uint16 or floating point pixels; with `image_shape`, rows (n, n_pixels). Images of a list, arrays or
+            tensors (height, width[, channels]), may differ in size. A path is a folder of class folders, a table or
+            an .npz file.
         y : array-like (n,)
             Labels of any kind, two classes or more; a collection may bring its own.
         groups : array-like (n,), optional
             Images of one group (a patient, a slide, a source image) are never split between training
-            and validation; a collection may bring its own. In `cross_val_score` pass them twice, for the outer and
-            for the inner split: `groups=g, params={"groups": g}`.
+            and validation; a collection may bring its own. With arrays, pass them to `cross_val_score` twice, for the
+            outer and for the inner split: `groups=g, params={"groups": g}`.
         validation : tuple (X, y) or ImageCollection, optional
             Images to select the epoch and to calibrate with; without them a part of X is held out. The model learns
             from them too in the end (unless `Recipe.refit` is False), so they are no test set.
@@ -254,9 +256,18 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         """Return the value (n,) of the SVM's decision, positive for `classes_[1]`; (n, n_classes) for more classes."""
         return self._model.decision_function(self._rows(X))
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the label (n,) of every image, the most probable one."""
-        return self._model.predict(self._rows(X))
+    @overload
+    def predict(self, X: Any, *, return_paths: Literal[False] = False) -> np.ndarray: ...
+
+    @overload
+    def predict(self, X: Any, *, return_paths: Literal[True]) -> tuple[np.ndarray, np.ndarray]: ...
+
+    def predict(self, X: Any, *, return_paths: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """Return the label (n,) of every image, the most probable one; see `TextureModel.predict` for X.
+
+        With `return_paths`, return the path (n,) of every image too.
+        """
+        return self._model.predict(self._rows(X), return_paths=return_paths)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return probabilities (n, n_classes), calibrated on held-out scores of the validation images.
