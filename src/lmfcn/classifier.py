@@ -18,8 +18,8 @@ from lmfcn.data.training_data import TrainingData
 from lmfcn.method.epoch import Callback
 from lmfcn.method.history import TrainingWarning
 from lmfcn.model_file import save
-from lmfcn.networks.registry import TEXTURE_FCN, describe_network, find_network
-from lmfcn.recipe import RECIPES, Recipe, change, find_recipe, override
+from lmfcn.networks.registry import TEXTURE_FCN, NetworkName, describe_network, find_network
+from lmfcn.recipe import RECIPES, Recipe, RecipeName, Strategy, change, find_recipe, override
 from lmfcn.training.checkpoints import Checkpoints
 from lmfcn.training.estimator import ImageClassifier
 from lmfcn.training.fit import Fitted, describe_run, fit_model, make_options
@@ -35,6 +35,15 @@ _ALSO_DECIDE = ("class_weight", "validation_fraction", "image_shape")
 
 class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassifier):
     """Large-margin fully convolutional network for texture images of two or more classes.
+
+    `LMFCNClassifier().fit(X, y)` is meant to work without any parameter. The five that you may want to touch:
+
+    - `random_state=0` makes the result repeatable.
+    - `epochs=30` trains for longer than the default 15, `epochs=5` gives a quick first impression.
+    - `network="efficientnet-lite0"` starts from a network that was pretrained on photographs.
+    - `class_weight=None` follows the class frequencies of the data; the default leans towards rare classes.
+    - `recipe=Recipe(augmentation="none")` if mirror images belong to different classes; "dihedral" if quarter turns of
+      an image belong to the same class.
 
     A short convolutional network turns every image into a latent vector. In each epoch an RBF SVM on the latents finds
     the support vectors. Only these (the misclassified images are among them) are back-propagated: towards anchors of
@@ -138,17 +147,17 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         *,
         latent_dim: int | None = None,
         widths: tuple[int, ...] | None = None,
-        strategy: str | None = None,
+        strategy: Strategy | None = None,
         epochs: int | None = None,
         C: float | None = None,
         gamma: Literal["scale"] | float | None = None,
         sv_close: int | None = None,
         wr_close: int | None = None,
         sh_close: int | None = None,
-        network: str | nn.Module = TEXTURE_FCN,
+        network: NetworkName | nn.Module = TEXTURE_FCN,
         weights: str | Path | None = None,
         class_weight: Mapping[Any, float] | Literal["auto", "balanced"] | None = "auto",
-        recipe: str | Recipe = "default",
+        recipe: RecipeName | Recipe = "default",
         validation_fraction: float = 0.2,
         image_shape: tuple[int, ...] | None = None,
         n_jobs: int | None = None,

@@ -150,7 +150,7 @@ def _describe_shape(X: Any, images: np.ndarray) -> str:
         return other
     if images.ndim == 0:
         return f"{X!r:.60}" if isinstance(X, str | int | float) or X is None else type(X).__name__
-    hint = "; one image goes in as X[None], rows of pixels need image_shape" if images.ndim == 2 else ""
+    hint = "; a single image goes in as X[None], rows of pixels need image_shape" if images.ndim == 2 else ""
     return f"{images.shape}{hint}"
 
 
@@ -184,8 +184,8 @@ def channels_hint(X: Any, channels: int) -> str:
     if len(shape) != 3 or channels == 1 or channels not in (shape[0], shape[2]):
         return ""
     if shape[2] == channels:
-        return "; one image goes in as X[None]"
-    return f"; one image goes in as X.{'permute' if _is_tensor(X) else 'transpose'}(1, 2, 0)[None]"
+        return "; a single image goes in as X[None]"
+    return f"; a single image goes in as X.{'permute' if _is_tensor(X) else 'transpose'}(1, 2, 0)[None]"
 
 
 def _check_shape(shape: tuple[int, ...], smallest_side: int, hint: str) -> None:
