@@ -97,7 +97,7 @@ def test_the_moments_of_both_phases(textures):
     diary = Diary()
     fitted = quick().fit(*textures, callbacks=[diary])
     epochs = [("start", 0), ("epoch", 0), ("epoch", 1), ("epoch", 2), ("end", fitted.best_epoch_)]
-    refit = [("start", 0), ("epoch", 2), ("epoch", 3), ("epoch", 4), ("end", 4)]
+    refit = [("start", 0), ("epoch", 3), ("epoch", 4), ("epoch", 5), ("end", 5)]
     assert diary.moments == [("a", *moment) for moment in epochs + refit]
 
 
@@ -173,7 +173,7 @@ def test_a_stopped_fit_warns_with_the_reason_and_still_refits(textures):
     assert [str(warning.message) for warning in caught] == ["Training was stopped after epoch 1: enough is enough."]
     assert caught[0].filename == __file__
     assert fitted.history_.column("epoch") == [0, 1]
-    assert fitted.refit_history_.column("epoch") == [3, 4, 5, 6]
+    assert fitted.refit_history_.column("epoch") == [2, 3, 4, 5]
     assert fitted.n_iter_ == 1 + 3
     assert fitted.best_epoch_ <= 1
     assert fitted.interrupted_ is fitted.model_.record["interrupted"] is False
@@ -181,10 +181,10 @@ def test_a_stopped_fit_warns_with_the_reason_and_still_refits(textures):
 
 
 def test_refit_epochs_can_be_stopped_too(textures):
-    with pytest.warns(TrainingWarning, match=r"^Training was stopped after epoch 4: enough is enough\.$"):
-        fitted = quick(epochs=6, refit_epochs=3).fit(*textures, callbacks=[StopAfter(4)])
+    with pytest.warns(TrainingWarning, match=r"^Training was stopped after epoch 5: enough is enough\.$"):
+        fitted = quick(epochs=6, refit_epochs=3).fit(*textures, callbacks=[StopAfter(5)])
     assert fitted.history_.column("epoch") == [0, 1, 2, 3]
-    assert fitted.refit_history_.column("epoch") == [3, 4]
+    assert fitted.refit_history_.column("epoch") == [4, 5]
 
 
 def test_a_stop_of_one_network_names_its_class():
@@ -226,7 +226,7 @@ def test_an_error_in_a_callback_propagates_and_the_run_goes_on_to_the_same_bits(
     resumed = quick(checkpoint_dir=tmp_path).fit(*textures, callbacks=[diary])
     assert same_model(resumed, quick().fit(*textures))
     epochs = [number for _, moment, number in diary.moments if moment == "epoch"]
-    assert epochs == [0, 1, 2, 2, 3, 4][n_epochs + 1 :]
+    assert epochs == [0, 1, 2, 3, 4, 5][n_epochs + 1 :]
     assert diary.moments[0] == ("a", "start", min(n_epochs + 1, 3)), "with the records of the run before"
 
 

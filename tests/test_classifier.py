@@ -44,7 +44,7 @@ def test_decision_is_the_rbf_sum_over_the_support_vectors(textures, fitted):
 def test_fitted_attributes(textures, fitted):
     assert fitted.n_iter_ == 2
     assert fitted.history_.column("epoch") == [0, 1]
-    assert fitted.refit_history_.column("epoch") == [1, 2]
+    assert fitted.refit_history_.column("epoch") == [2, 3]
     assert fitted.history_.column("epoch")[fitted.best_epoch_] == fitted.best_epoch_
     assert fitted.transform(textures[0]).shape == (len(textures[0]), 6 + 8 + 4 + 4)
     assert fitted.n_features_in_ == 1

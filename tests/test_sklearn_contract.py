@@ -304,7 +304,7 @@ def test_both_strategies_are_one_network_for_two_classes(textures):
 def test_one_vs_all_has_ten_epochs_per_class(data):
     fitted = quick(strategy="one-vs-all", epochs=None, widths=(3,), latent_dim=2).fit(*data)
     assert [history.column("epoch") for history in fitted.history_] == [list(range(6))] * 3
-    assert [history.column("epoch") for history in fitted.refit_history_] == [list(range(5, 11))] * 3
+    assert [history.column("epoch") for history in fitted.refit_history_] == [list(range(6, 12))] * 3
     assert len(fitted.best_epoch_) == 3
 
 

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -18,8 +18,8 @@ from lmfcn.data.training_data import TrainingData
 from lmfcn.method.epoch import Callback
 from lmfcn.method.history import TrainingWarning
 from lmfcn.model_file import save
-from lmfcn.networks.registry import TEXTURE_FCN, describe_network, find_network
-from lmfcn.recipe import RECIPES, Recipe, change, find_recipe, override
+from lmfcn.networks.registry import TEXTURE_FCN, NetworkName, describe_network, find_network
+from lmfcn.recipe import RECIPES, Recipe, RecipeName, Strategy, change, find_recipe, override
 from lmfcn.training.checkpoints import Checkpoints
 from lmfcn.training.estimator import ImageClassifier
 from lmfcn.training.fit import Fitted, describe_run, fit_model, make_options
@@ -35,6 +35,15 @@ _ALSO_DECIDE = ("class_weight", "validation_fraction", "image_shape")
 
 class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageClassifier):
     """Large-margin fully convolutional network for texture images of two or more classes.
+
+    `LMFCNClassifier().fit(X, y)` is meant to work without any parameter. The five that you may want to touch:
+
+    - `random_state=0` makes the result repeatable.
+    - `epochs=30` trains for longer than the default 15, `epochs=5` gives a quick first impression.
+    - `network="efficientnet-lite0"` starts from a network that was pretrained on photographs.
+    - `class_weight=None` follows the class frequencies of the data; the default leans towards rare classes.
+    - `recipe=Recipe(augmentation="none")` if mirror images belong to different classes; "dihedral" if quarter turns of
+      an image belong to the same class.
 
     A short convolutional network turns every image into a latent vector. In each epoch an RBF SVM on the latents finds
     the support vectors. Only these (the misclassified images are among them) are back-propagated: towards anchors of
@@ -138,17 +147,17 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         *,
         latent_dim: int | None = None,
         widths: tuple[int, ...] | None = None,
-        strategy: str | None = None,
+        strategy: Strategy | None = None,
         epochs: int | None = None,
         C: float | None = None,
         gamma: Literal["scale"] | float | None = None,
         sv_close: int | None = None,
         wr_close: int | None = None,
         sh_close: int | None = None,
-        network: str | nn.Module = TEXTURE_FCN,
+        network: NetworkName | nn.Module = TEXTURE_FCN,
         weights: str | Path | None = None,
         class_weight: Mapping[Any, float] | Literal["auto", "balanced"] | None = "auto",
-        recipe: str | Recipe = "default",
+        recipe: RecipeName | Recipe = "default",
         validation_fraction: float = 0.2,
         image_shape: tuple[int, ...] | None = None,
         n_jobs: int | None = None,
@@ -190,14 +199,16 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
 
         Parameters
         ----------
-        X : array (n, height, width) or (n, height, width, channels), ImageCollection, or path
-            uint8, uint16 or floating point pixels; with `image_shape`, rows (n, n_pixels).
+        X : array or torch tensor (n, height, width[, channels]), list of images, ImageCollection, or path
+            uint8, uint16 or floating point pixels; with `image_shape`, rows (n, n_pixels). Images of a list, arrays or
+            tensors (height, width[, channels]), may differ in size. A path is a folder of class folders, a table or
+            an .npz file.
         y : array-like (n,)
             Labels of any kind, two classes or more; a collection may bring its own.
         groups : array-like (n,), optional
             Images of one group (a patient, a slide, a source image) are never split between training
-            and validation; a collection may bring its own. In `cross_val_score` pass them twice, for the outer and
-            for the inner split: `groups=g, params={"groups": g}`.
+            and validation; a collection may bring its own. With arrays, pass them to `cross_val_score` twice, for the
+            outer and for the inner split: `groups=g, params={"groups": g}`.
         validation : tuple (X, y) or ImageCollection, optional
             Images to select the epoch and to calibrate with; without them a part of X is held out. The model learns
             from them too in the end (unless `Recipe.refit` is False), so they are no test set.
@@ -254,9 +265,18 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         """Return the value (n,) of the SVM's decision, positive for `classes_[1]`; (n, n_classes) for more classes."""
         return self._model.decision_function(self._rows(X))
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the label (n,) of every image, the most probable one."""
-        return self._model.predict(self._rows(X))
+    @overload
+    def predict(self, X: Any, *, return_paths: Literal[False] = False) -> np.ndarray: ...
+
+    @overload
+    def predict(self, X: Any, *, return_paths: Literal[True]) -> tuple[np.ndarray, np.ndarray]: ...
+
+    def predict(self, X: Any, *, return_paths: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """Return the label (n,) of every image, the most probable one; see `TextureModel.predict` for X.
+
+        With `return_paths`, return the path (n,) of every image too.
+        """
+        return self._model.predict(self._rows(X), return_paths=return_paths)
 
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return probabilities (n, n_classes), calibrated on held-out scores of the validation images.

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from lmfcn.compute.encode import encode, scale_pixels
 from lmfcn.compute.resources import has_double, to_cpu_double
 from lmfcn.data.arrays import check_images, check_pixel_format, pixel_kind
 from lmfcn.data.framing import to_color
-from lmfcn.data.image_form import ImageForm
+from lmfcn.data.image_form import ImageForm, as_collection, paths_of
 from lmfcn.method.kernel_svm import Decision, balanced_accuracy
 from lmfcn.method.network import TextureFCN
 from lmfcn.networks.trunk import Trunk
@@ -271,9 +271,41 @@ class TextureModel(nn.Module):
         """Return calibrated probabilities (n, n_classes)."""
         return probabilities(self._scores(X), self.calibration.inverse_temperature).numpy()
 
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the most probable label (n,) of every image."""
-        return self.classes[self.predict_proba(X).argmax(axis=1)]
+    @overload
+    def predict(self, X: Any, *, return_paths: Literal[False] = False) -> np.ndarray: ...
+
+    @overload
+    def predict(self, X: Any, *, return_paths: Literal[True]) -> tuple[np.ndarray, np.ndarray]: ...
+
+    def predict(self, X: Any, *, return_paths: bool = False) -> np.ndarray | tuple[np.ndarray, np.ndarray]:
+        """Return the most probable label (n,) of every image.
+
+        Parameters
+        ----------
+        X : array or torch tensor (n, height, width[, channels]), list of images, ImageCollection, path or list of paths
+            Of a folder, all images at any depth are predicted, sorted by their path. Images of a list may differ in
+            size.
+        return_paths : bool, default=False
+            Return the path (n,) of every image too; of an array "image 0", "image 1" and so on.
+
+        Returns
+        -------
+        labels : array (n,)
+        paths : array (n,) of str
+            Only with `return_paths`.
+
+        Examples
+        --------
+        >>> from lmfcn import LMFCNClassifier, make_gaussians
+        >>> X, y = make_gaussians(n_per_class=10, size=16, random_state=0)
+        >>> model = LMFCNClassifier(epochs=1, latent_dim=8, random_state=0).fit(X, y).model_
+        >>> labels, paths = model.predict(X[:2], return_paths=True)
+        >>> paths.tolist()
+        ['image 0', 'image 1']
+        """
+        X = as_collection(X, labelled=False)
+        labels = self.classes[self.predict_proba(X).argmax(axis=1)]
+        return (labels, paths_of(X)) if return_paths else labels
 
     def predict_set(self, X: Any, coverage: float = 0.9) -> np.ndarray:
         """Return for every image which classes (n, n_classes) cannot be ruled out.

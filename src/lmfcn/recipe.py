@@ -11,6 +11,9 @@ from typing import Any, Literal
 
 from lmfcn.util.checks import check_choice, check_integer, check_positive, check_widths
 
+Strategy = Literal["joint", "one-vs-all"]
+RecipeName = Literal["default", "paper"]
+
 EPOCHS, EPOCHS_ONE_VS_ALL = 15, 10
 REFIT_SHARE = 7 / 15
 """Of the epochs, the share that also learns from the validation images."""
@@ -132,7 +135,7 @@ class Recipe:
     widths: tuple[int, ...] = (64, 128)
     first_filters: Literal["decorrelated", "random"] = "decorrelated"
     keep_untrained: bool = True
-    strategy: Literal["joint", "one-vs-all"] = "joint"
+    strategy: Strategy = "joint"
     epochs: int | Literal["auto"] = "auto"
     refit_epochs: int | Literal["auto"] = "auto"
     epoch_selection: Literal["one-se", "best"] = "one-se"

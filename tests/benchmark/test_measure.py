@@ -130,7 +130,7 @@ def test_everything_about_a_run_of_lmfcn(data):
     assert run.validation_balanced_accuracy == run.validation_by_epoch[run.best_epoch]
     assert run.epochs == 2
     assert len(run.validation_by_epoch) == len(run.seconds_by_epoch) == 2  # epochs 0 and 1; then it learns from all
-    assert run.closing_history[0]["epoch"] == [1, 2]
+    assert run.closing_history[0]["epoch"] == [2, 3]
     assert run.seconds_by_epoch == sorted(run.seconds_by_epoch)
     assert run.seconds_to_best in run.seconds_by_epoch
     assert 0 < run.n_support_first <= 20
@@ -223,7 +223,7 @@ def test_one_network_per_class(random):
     (run,) = measure(RunKey("tiny", "LMFCN", 0), three, {}, quick)
     assert len(run.best_epoch) == 3
     assert len(run.validation_by_epoch) == len(run.seconds_by_epoch) == 2
-    assert [network["epoch"] for network in run.closing_history] == [[1, 2]] * 3
+    assert [network["epoch"] for network in run.closing_history] == [[2, 3]] * 3
     assert run.seconds_by_epoch == sorted(run.seconds_by_epoch)
     assert 3 <= run.n_support_first <= 3 * 18
     json.dumps(asdict(run), allow_nan=False)

@@ -65,7 +65,9 @@ def test_demo_writes_the_report_and_the_histories(demo_folder):
         "report.html",
     ]
     assert len(History.load(demo_folder / "lmfcn-2-dimensions.jsonl")) == 3
-    assert History.load(demo_folder / "lmfcn-16-dimensions-refit.jsonl").column("epoch") == [1, 2]
+    refit = History.load(demo_folder / "lmfcn-16-dimensions-refit.jsonl")
+    assert refit.column("epoch") == [2, 3]
+    assert refit.column("phase") == ["refit", "refit"]
     assert len(History.load(demo_folder / "cnn-16-dimensions.jsonl", NetworkRecord)) == 5
 
 

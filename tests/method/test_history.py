@@ -7,6 +7,7 @@ from lmfcn.method.history import EpochRecord, History, Stopwatch
 
 RECORD = EpochRecord(
     epoch=0,
+    phase="training",
     train_balanced_accuracy=0.75,
     validation_balanced_accuracy=None,
     n_support=7,
@@ -38,6 +39,16 @@ def test_round_trip_through_json_lines(history, tmp_path):
     assert History.load(tmp_path / "run.jsonl") == history
     lines = (tmp_path / "run.jsonl").read_text().splitlines()
     assert [json.loads(line)["n_support"] for line in lines] == [7, 4]
+
+
+def test_files_of_earlier_versions_name_no_phase_and_stay_readable(history, tmp_path):
+    path = tmp_path / "run.jsonl"
+    history.save(path)
+    path.write_text(path.read_text().replace('"phase": "training", ', ""))
+    read = History.load(path)
+    assert read.column("phase") == [None, None]
+    assert read.column("n_support") == [7, 4]
+    assert read != history
 
 
 def test_columns_and_access(history):

@@ -97,7 +97,7 @@ def test_refit_epochs_go_on_behind_the_others(fitted):
     refit = fitted.refit_history_
     figure = training_curves(fitted.history_, fitted.best_epoch_, refit=refit)
     accuracies, counts, losses = figure.axes
-    assert [list(line.get_xdata()) for line in counts.lines[:2]] == [[0, 1], [1, 2]]
+    assert [list(line.get_xdata()) for line in counts.lines[:2]] == [[0, 1], [2, 3]]
     assert list(counts.lines[1].get_ydata()) == refit.column("n_support")
     for axes in (accuracies, counts, losses):
         assert "all images" in [text.get_text() for text in axes.texts]

@@ -277,6 +277,16 @@ def test_another_version_is_noticed_and_refused(tmp_path, textures):
         quick(checkpoint_dir=tmp_path).fit(*textures)
 
 
+def test_checkpoints_of_the_earlier_format_are_refused(tmp_path, textures):
+    quick(checkpoint_dir=tmp_path).fit(*textures)
+    run = json.loads((tmp_path / "run.json").read_text())
+    del run["format of the checkpoints"]
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    message = r"belong to another run: format of the checkpoints was 'missing' and is 2\. .*, or delete the folder\.$"
+    with pytest.raises(ValueError, match=message):
+        quick(checkpoint_dir=tmp_path).fit(*textures)
+
+
 def test_what_does_not_change_the_result_may_change(tmp_path, textures):
     first = quick(checkpoint_dir=tmp_path).fit(*textures)
     again = quick(checkpoint_dir=str(tmp_path), n_jobs=2, verbose=True).fit(*textures, callbacks=[EachEpoch(print)])
@@ -365,10 +375,10 @@ def test_ctrl_c_selects_an_epoch(textures):
 
 
 def test_ctrl_c_among_the_refit_epochs_selects_the_last_of_them(textures):
-    with pytest.warns(TrainingWarning, match=r"Interrupted after epoch 4; epoch 4 is selected."):
+    with pytest.warns(TrainingWarning, match=r"Interrupted after epoch 5; epoch 5 is selected."):
         classifier = quick(epochs=6, refit_epochs=3).fit(*textures, callbacks=interrupt_after(5))
     assert classifier.history_.column("epoch") == [0, 1, 2, 3]
-    assert classifier.refit_history_.column("epoch") == [3, 4]
+    assert classifier.refit_history_.column("epoch") == [4, 5]
     assert classifier.interrupted_
     assert classifier.predict(textures[0]).shape == (32,)
 

@@ -35,9 +35,17 @@ def fitted(data):
 def test_refit_epochs_are_a_part_of_the_epochs(fitted):
     assert (fitted.recipe_.epochs, fitted.recipe_.refit_epochs) == (4, 2)
     assert fitted.history_.column("epoch") == [0, 1, 2]
-    assert fitted.refit_history_.column("epoch") == [2, 3, 4]
+    assert fitted.refit_history_.column("epoch") == [3, 4, 5]
     assert fitted.n_iter_ == 4
     assert fitted.best_epoch_ <= 2
+
+
+def test_records_name_their_phase_and_count_on(fitted):
+    records = [*fitted.history_, *fitted.refit_history_]
+    assert [record.epoch for record in records] == [0, 1, 2, 3, 4, 5]
+    assert [record.phase for record in records] == ["training"] * 3 + ["refit"] * 3
+    in_file = fitted.model_.record["histories"][0] + fitted.model_.record["closing_histories"][0]
+    assert [(entry["epoch"], entry["phase"]) for entry in in_file] == [(r.epoch, r.phase) for r in records]
 
 
 def test_only_the_refit_epochs_see_validation_images(fitted):
@@ -117,14 +125,14 @@ def test_one_network_per_class_is_refitted_too(data):
     images, names = data[0][0], np.array(["a", "b", "c"])[np.arange(28) % 3]
     fitted = quick(strategy="one-vs-all").fit(images, names)
     assert [len(history) for history in fitted.history_] == [3] * 3
-    assert [history.column("epoch") for history in fitted.refit_history_] == [[2, 3, 4]] * 3
+    assert [history.column("epoch") for history in fitted.refit_history_] == [[3, 4, 5]] * 3
     assert fitted.n_iter_ == 4
 
 
 def test_images_of_several_sizes_are_refitted_together(data):
     (images, labels), (others, other_labels) = data
     fitted = quick().fit(images, labels, validation=(others[:, :12], other_labels))
-    assert fitted.refit_history_.column("epoch") == [2, 3, 4]
+    assert fitted.refit_history_.column("epoch") == [3, 4, 5]
     assert fitted.predict(others[:, :10]).shape == other_labels.shape
 
 
@@ -205,7 +213,7 @@ def test_unequal_classes_in_groups_are_refitted_too(data, class_weight):
     chosen = np.sort(np.concatenate([np.flatnonzero(labels == 0), np.flatnonzero(labels == 1)[:6]]))
     groups = np.arange(len(chosen)) // 2
     fitted = quick(class_weight=class_weight).fit(images[chosen], labels[chosen], groups=groups)
-    assert fitted.refit_history_.column("epoch") == [2, 3, 4]
+    assert fitted.refit_history_.column("epoch") == [3, 4, 5]
     assert np.array_equal(labels[chosen][fitted.support_], (fitted.dual_coef_[0] > 0).astype(int))
     assert fitted.predict_proba(images).sum(axis=1) == pytest.approx(1)
 

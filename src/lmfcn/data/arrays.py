@@ -1,5 +1,6 @@
-"""Check the arrays, labels, table rows and seeds that users pass in."""
+"""Check the arrays, tensors, labels, table rows and seeds that users pass in."""
 
+import sys
 from collections.abc import Sequence
 from numbers import Integral
 from typing import Any
@@ -13,6 +14,7 @@ SMALLEST_SIDE = 8
 """Smallest height and width in pixels: two pooling layers leave too little of a smaller image to average over."""
 
 _CHECK_BATCH = 64
+_MOST_COLORS = 4  # a side of at most so many pixels is rather the channels of grey, RGB or RGBA images
 _MAX_PIXEL = 1e6  # squares of larger values soon leave single precision
 _PIXEL_DTYPES = [np.dtype(name) for name in ("uint8", "uint16", "float16", "float32", "float64")]
 
@@ -40,7 +42,7 @@ def check_images(X: Any, *, smallest_side: int = SMALLEST_SIDE) -> np.ndarray:
 
     Parameters
     ----------
-    X : array-like (n, height, width) or (n, height, width, channels)
+    X : array-like or torch tensor (n, height, width) or (n, height, width, channels)
         uint8, uint16 or finite floating point values.
     smallest_side : int
         Height and width must be at least this.
@@ -50,37 +52,148 @@ def check_images(X: Any, *, smallest_side: int = SMALLEST_SIDE) -> np.ndarray:
     >>> check_images(np.zeros((5, 16, 24), dtype=np.uint8)).shape
     (5, 16, 24, 1)
     """
-    try:
-        images = np.asarray(X)
-    except (ValueError, RuntimeError) as error:
-        raise ValueError(
-            "X must be an array of images of equal size, got a sequence that NumPy cannot convert to one array;"
-            " resize or crop the images, or use an ImageCollection."
-        ) from error
+    images = _to_array(X)
     if images.ndim not in (3, 4):
         raise ValueError(
             "X must have the shape (n_images, height, width) or (n_images, height, width, channels),"
-            f" got {images.shape}; a single image goes in as X[None], rows of pixels need image_shape."
+            f" got {_describe_shape(X, images)}."
         )
-    images = images.astype(images.dtype.newbyteorder("="), copy=False)
-    if images.dtype not in _PIXEL_DTYPES:
-        raise ValueError(
-            f"X must hold uint8, uint16 or floating point pixels, got {images.dtype}; convert it with X.astype."
-        )
-    images = images[..., None] if images.ndim == 3 else images
-    _check_shape(images.shape, smallest_side)
+    images = _check_dtype(images, "X.to" if _is_tensor(X) else "X.astype")
+    if images.ndim == 4:
+        hint = _channels_last_hint("X", images.shape[1:], (0, 2, 3, 1), is_tensor=_is_tensor(X))
+    else:
+        one_image = images.shape[2] <= _MOST_COLORS and min(images.shape[:2]) >= SMALLEST_SIDE
+        hint = f"; X of the shape {images.shape} looks like one image, which goes in as X[None]" if one_image else ""
+        images = images[..., None]
+    _check_shape(images.shape, smallest_side, hint)
     _check_finite(images)
     return images
 
 
-def _check_shape(shape: tuple[int, ...], smallest_side: int) -> None:
+def check_image_list(images: Sequence[Any]) -> list[np.ndarray]:
+    """Return a list of images (height, width, channels) that may differ in size, or raise an error.
+
+    Parameters
+    ----------
+    images : sequence of arrays or torch tensors (height, width) or (height, width, channels)
+
+    Examples
+    --------
+    >>> [image.shape for image in check_image_list([np.zeros((16, 24)), np.zeros((20, 12, 1))])]
+    [(16, 24, 1), (20, 12, 1)]
+    """
+    checked = [_check_image(image, number) for number, image in enumerate(images)]
+    if not all(np.issubdtype(image.dtype, np.floating) for image in checked):
+        return checked
+    dtype = np.result_type(*{image.dtype for image in checked})
+    return [image.astype(dtype, copy=False) for image in checked]
+
+
+def _check_image(image: Any, number: int) -> np.ndarray:
+    pixels = np.asarray(to_numpy(image))
+    if pixels.ndim not in (2, 3):
+        raise ValueError(
+            "A list must hold images of the shape (height, width) or (height, width, channels),"
+            f" but image {number} has the shape {pixels.shape}."
+        )
+    pixels = _check_dtype(pixels, "to" if _is_tensor(image) else "astype")
+    pixels = pixels[..., None] if pixels.ndim == 2 else pixels
+    hint = _channels_last_hint("image", pixels.shape, (1, 2, 0), is_tensor=_is_tensor(image))
+    _check_shape((1, *pixels.shape), SMALLEST_SIDE, f" in image {number}{hint}")
+    _check_finite(pixels[None], first=number)
+    return pixels
+
+
+def differ_in_size(X: Any) -> bool:
+    """Return whether X is a list of arrays or tensors whose shapes differ, which no single array can hold."""
+    if not isinstance(X, list | tuple) or not all(isinstance(image, np.ndarray) or _is_tensor(image) for image in X):
+        return False
+    return len({tuple(image.shape) for image in X}) > 1
+
+
+def to_numpy(values: Any) -> Any:
+    """Return a torch tensor as an array; anything else unchanged.
+
+    Examples
+    --------
+    >>> import torch
+    >>> to_numpy(torch.ones(2, requires_grad=True)).tolist(), to_numpy([1, 2])
+    ([1.0, 1.0], [1, 2])
+    """
+    if not _is_tensor(values):
+        return values
+    tensor = values.detach().cpu()
+    has_numpy_type = str(tensor.dtype) != "torch.bfloat16"
+    return (tensor if has_numpy_type else tensor.float()).numpy()
+
+
+def _is_tensor(values: Any) -> bool:
+    # Images can be checked without torch, which takes seconds to import. Who has a tensor has imported it.
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(values, torch.Tensor)
+
+
+def _to_array(X: Any) -> np.ndarray:
+    X = [to_numpy(image) for image in X] if isinstance(X, list | tuple) else to_numpy(X)
+    try:
+        return np.asarray(X)
+    except (ValueError, RuntimeError, TypeError) as error:
+        raise ValueError(
+            "X must be an array of images of equal size, or a list of arrays, got"
+            f" {_describe_other(X) or 'a sequence that NumPy cannot convert'}."
+        ) from error
+
+
+def _describe_shape(X: Any, images: np.ndarray) -> str:
+    """Say what came instead of an array of images, and what to do."""
+    if other := _describe_other(X):
+        return other
+    if images.ndim == 0:
+        return f"{X!r:.60}" if isinstance(X, str | int | float) or X is None else type(X).__name__
+    hint = "; a single image goes in as X[None], rows of pixels need image_shape" if images.ndim == 2 else ""
+    return f"{images.shape}{hint}"
+
+
+def _describe_other(X: Any) -> str | None:
+    """Name what torch calls a Dataset or DataLoader, and what to give instead."""
+    if not any(kind.__module__.startswith("torch.utils.data") for kind in type(X).__mro__):
+        return None
+    return f"a torch {type(X).__name__}; give its images as one tensor (b, h, w, c), or as a list of tensors (h, w, c)"
+
+
+def _check_dtype(images: np.ndarray, convert: str) -> np.ndarray:
+    """Return images in the byte order of this machine; refuse pixels of other types."""
+    images = images.astype(images.dtype.newbyteorder("="), copy=False)
+    if images.dtype not in _PIXEL_DTYPES:
+        raise ValueError(
+            f"X must hold uint8, uint16 or floating point pixels, got {images.dtype}; convert it with {convert}."
+        )
+    return images
+
+
+def _channels_last_hint(name: str, shape: tuple[int, ...], order: tuple[int, ...], *, is_tensor: bool) -> str:
+    """Return how to bring an image (height, width, channels) into this order if its channels seem to come first."""
+    if not (shape[0] <= _MOST_COLORS and shape[2] >= SMALLEST_SIDE):
+        return ""
+    return f"; put the channels last: {name}.{'permute' if is_tensor else 'transpose'}({', '.join(map(str, order))})"
+
+
+def channels_hint(X: Any, channels: int) -> str:
+    """Return how to give X, if it seems to be one image with so many channels instead of several grey images."""
+    shape: tuple[int, ...] = getattr(X, "shape", ())
+    if len(shape) != 3 or channels == 1 or channels not in (shape[0], shape[2]):
+        return ""
+    if shape[2] == channels:
+        return "; a single image goes in as X[None]"
+    return f"; a single image goes in as X.{'permute' if _is_tensor(X) else 'transpose'}(1, 2, 0)[None]"
+
+
+def _check_shape(shape: tuple[int, ...], smallest_side: int, hint: str) -> None:
     n_images, height, width, channels = shape
     if n_images == 0:
         raise ValueError("X must hold at least one image, got none.")
     if channels == 0:
         raise ValueError("X must have at least one channel, got none.")
-    channels_first = height <= 4 and channels >= SMALLEST_SIDE
-    hint = "; put the channels last: X.transpose(0, 2, 3, 1)" if channels_first else ""
     check_smallest_side(height, width, hint, smallest_side)
 
 
@@ -90,7 +203,8 @@ def check_smallest_side(height: int, width: int, hint: str = "", smallest: int =
         raise ValueError(f"Images must have at least {smallest}x{smallest} pixels, got {height}x{width}{hint}.")
 
 
-def _check_finite(images: np.ndarray) -> None:
+def _check_finite(images: np.ndarray, first: int = 0) -> None:
+    """Refuse NaN, infinite and very large pixels; messages count images from `first` on."""
     if not np.issubdtype(images.dtype, np.floating):
         return
     for start in range(0, len(images), _CHECK_BATCH):
@@ -98,14 +212,14 @@ def _check_finite(images: np.ndarray) -> None:
         finite = np.isfinite(part).all(axis=(1, 2, 3))
         if not finite.all():
             raise ValueError(
-                f"X must be finite, but image {start + int((~finite).argmax())} has NaN or infinite pixels;"
+                f"X must be finite, but image {first + start + int((~finite).argmax())} has NaN or infinite pixels;"
                 " remove it or repair it with numpy.nan_to_num."
             )
         largest = np.abs(part).max(axis=(1, 2, 3)).astype(np.float64)
         if largest.max() > _MAX_PIXEL:
             raise ValueError(
-                f"X must hold pixels of moderate size, best within 0 to 1, but image {start + int(largest.argmax())}"
-                f" has one of {largest.max():.3g}; rescale the images."
+                "X must hold pixels of moderate size, best within 0 to 1, but image"
+                f" {first + start + int(largest.argmax())} has one of {largest.max():.3g}; rescale the images."
             )
 
 
@@ -114,13 +228,16 @@ def pixel_kind(images: np.ndarray) -> str:
     return "float" if np.issubdtype(images.dtype, np.floating) else str(images.dtype)
 
 
-def check_pixel_format(pixel_format: tuple[int, str], channels: int, kind: str) -> None:
-    """Refuse images whose pixel format (channels, kind of pixels) differs from that of the training images."""
+def check_pixel_format(pixel_format: tuple[int, str], channels: int, kind: str, hint: str = "") -> None:
+    """Refuse images whose pixel format (channels, kind of pixels) differs from that of the training images.
+
+    `hint` ends the sentence about channels.
+    """
     n_found, kind_found = pixel_format
     if n_found != channels:
         raise ValueError(
             f"X has {_count(n_found, 'channel')}, but the classifier was fitted on images with {channels};"
-            " convert the images to the same channels."
+            f" convert the images to the same channels{hint}."
         )
     if kind_found != kind:
         raise ValueError(
@@ -219,7 +336,7 @@ def _plain_labels(labels: np.ndarray) -> np.ndarray:
 def as_entries(name: str, values: Any) -> np.ndarray:
     """Return labels or groups as an array whose entries can be compared and sorted."""
     try:
-        entries = np.asarray(values)
+        entries = np.asarray(to_numpy(values))
         if entries.dtype == object:
             np.unique(entries)
     except (TypeError, ValueError) as error:

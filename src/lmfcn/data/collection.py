@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from lmfcn.data.arrays import RandomState, as_generator, check_images, vote_by_source
+from lmfcn.data.arrays import RandomState, as_generator, check_image_list, check_images, vote_by_source
 from lmfcn.data.framing import (
     Color,
     Preprocessing,
@@ -36,7 +36,8 @@ class ImageCollection:
 
     Parameters
     ----------
-    images : sequence of paths, or array (n, height, width[, channels])
+    images : sequence of paths, array (n, height, width[, channels]), or list of arrays (height, width[, channels])
+        Images of a list may differ in size.
     labels : array-like (n,), optional
     groups : array-like (n,), optional
         Images of one group (one patient, one slide, one source image) are never separated by a split.
@@ -65,7 +66,7 @@ class ImageCollection:
 
     def __init__(
         self,
-        images: Sequence[str | Path] | np.ndarray,
+        images: Sequence[str | Path] | np.ndarray | Sequence[np.ndarray],
         labels: Any = None,
         groups: Any = None,
         split: Any = None,
@@ -73,9 +74,7 @@ class ImageCollection:
         color: Color = "keep",
         cache_bytes: int = CACHE_BYTES,
     ) -> None:
-        source = check_images(images) if isinstance(images, np.ndarray) else [str(path) for path in images]
-        if len(source) == 0:
-            raise ValueError("A collection needs at least one image, got none.")
+        source = _check_source(images)
         self._store = ImageStore(source, Preprocessing(color), cache_bytes)
         self._sources = np.arange(len(source))
         self._boxes: np.ndarray | None = None
@@ -117,7 +116,7 @@ class ImageCollection:
 
     def file_of(self, position: int) -> str | None:
         """Return the path of the file of an image, or None for tiles, crops and images of an array."""
-        whole = self._boxes is None and not isinstance(self._store.source, np.ndarray)
+        whole = self._boxes is None and not self._store.holds_arrays
         return self._store.name(int(self._sources[position])) if whole else None
 
     @property
@@ -351,6 +350,15 @@ class ImageCollection:
         cut = self.subset(positions)
         cut._boxes = boxes
         return cut
+
+
+def _check_source(images: Any) -> list[str] | list[np.ndarray] | np.ndarray:
+    """Return paths as text, or checked arrays."""
+    if len(images) == 0:
+        raise ValueError("A collection needs at least one image, got none.")
+    if hasattr(images, "shape"):
+        return check_images(images)
+    return check_image_list(images) if hasattr(images[0], "shape") else [str(path) for path in images]
 
 
 def _raise_errors(results: Iterable[Any]) -> list[Any]:

@@ -9,15 +9,17 @@ import numpy as np
 from lmfcn.data.arrays import (
     SMALLEST_SIDE,
     RowShape,
+    channels_hint,
     check_images,
     check_pixel_format,
     check_smallest_side,
+    differ_in_size,
     pixel_kind,
     rows_to_images,
 )
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.framing import NO_PREPROCESSING, Preprocessing
-from lmfcn.data.sources import TABLE_SUFFIXES, open_collection
+from lmfcn.data.sources import TABLE_SUFFIXES, open_collection, open_images
 
 LoadedImages = np.ndarray | ImageCollection
 
@@ -48,10 +50,12 @@ class ImageForm:
         """Return checked images from an array, a collection, or paths.
 
         Files and collections are preprocessed as this form says. A collection with a contradicting preprocessing is
-        refused. Arrays are not preprocessed: they may hold tiles or windows of any size.
+        refused. Arrays are not preprocessed: they may hold tiles or windows of any size. A folder needs no class
+        folders.
         """
+        X = as_collection(X, labelled=False)
         images = load_any(X, self.preprocessing, self.row_shape, verbose=verbose)
-        check_pixel_format(pixel_format_of(images), self.channels, self.pixels)
+        check_pixel_format(pixel_format_of(images), self.channels, self.pixels, channels_hint(X, self.channels))
         if self.smallest_side > SMALLEST_SIDE:
             sizes = np.array([images.shape[1:3]]) if isinstance(images, np.ndarray) else images.sizes()
             height, width = sizes.min(axis=0).tolist()
@@ -84,7 +88,10 @@ def load_images(X: Any, *, verbose: bool = False) -> LoadedImages:
     All files that cannot be used are reported in one error.
     """
     if not isinstance(X, ImageCollection):
-        return check_images(X)
+        X = X.tolist() if _is_array_of_arrays(X) else X
+        if not differ_in_size(X):
+            return check_images(X)
+        X = ImageCollection(X)
     pixel_format_of(X)
     for height, width in np.unique(X.sizes(), axis=0):
         check_smallest_side(int(height), int(width))
@@ -93,14 +100,27 @@ def load_images(X: Any, *, verbose: bool = False) -> LoadedImages:
     return X.checked(verbose=verbose)
 
 
-def as_collection(X: Any) -> Any:
-    """Convert a path or a list of paths to a collection; return anything else unchanged."""
+def _is_array_of_arrays(X: Any) -> bool:
+    """Return whether X is an array of objects, the form that NumPy gives to images of different sizes."""
+    return isinstance(X, np.ndarray) and X.dtype == object and X.ndim == 1
+
+
+def as_collection(X: Any, *, labelled: bool = True) -> Any:
+    """Convert a path or a list of paths to a collection; return anything else unchanged.
+
+    Unless images must be `labelled`, a folder needs no class folders.
+    """
     if isinstance(X, str | Path):
         is_image = Path(X).is_file() and Path(X).suffix.lower() not in TABLE_SUFFIXES
-        return ImageCollection([X]) if is_image else open_collection(X)
+        return ImageCollection([X]) if is_image else open_collection(X) if labelled else open_images(X)
     if isinstance(X, list | tuple) and X and all(isinstance(path, str | Path) for path in X):
         return ImageCollection(X)
     return X
+
+
+def paths_of(X: Any) -> np.ndarray:
+    """Return the path (n,) of every image; of an array "image 0", "image 1" and so on."""
+    return np.array(X.paths if isinstance(X, ImageCollection) else [f"image {number}" for number in range(len(X))])
 
 
 def pixel_format_of(images: LoadedImages) -> tuple[int, str]:

@@ -23,13 +23,16 @@ class ImageStore:
 
     Parameters
     ----------
-    source : sequence of paths, or array of images
+    source : sequence of paths, array of images, or list of arrays that may differ in size
     preprocessing : Preprocessing
     cache_bytes : int
     """
 
     def __init__(
-        self, source: Sequence[str] | np.ndarray, preprocessing: Preprocessing, cache_bytes: int = CACHE_BYTES
+        self,
+        source: Sequence[str] | Sequence[np.ndarray] | np.ndarray,
+        preprocessing: Preprocessing,
+        cache_bytes: int = CACHE_BYTES,
     ) -> None:
         self.source = source
         self.preprocessing = preprocessing
@@ -42,8 +45,7 @@ class ImageStore:
     def __getstate__(self) -> dict[str, object]:
         # Other processes get the arguments, not the cache (nor the lock, which cannot be pickled), and absolute paths,
         # since their working folder may differ.
-        is_array = isinstance(self.source, np.ndarray)
-        source = self.source if is_array else [os.path.abspath(path) for path in self.source]
+        source = self.source if self.holds_arrays else [os.path.abspath(str(path)) for path in self.source]
         return {"source": source, "preprocessing": self.preprocessing, "cache_bytes": self.cache_bytes}
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -56,29 +58,36 @@ class ImageStore:
         self._infos: dict[int, ImageInfo] = {}
         self._lock = threading.Lock()
 
+    @property
+    def holds_arrays(self) -> bool:
+        """Whether the images are arrays and not files."""
+        return not isinstance(self.source[0], str)
+
     def name(self, number: int) -> str:
         """Return the path of an image, or its number in an array."""
-        return f"image {number}" if isinstance(self.source, np.ndarray) else self.source[number]
+        return f"image {number}" if self.holds_arrays else str(self.source[number])
 
     def read(self, number: int) -> np.ndarray:
         """Return one preprocessed image (height, width, channels)."""
-        if isinstance(self.source, np.ndarray):
-            return self._preprocess(number, self.source[number])
+        source = self.source[number]
+        if isinstance(source, np.ndarray):
+            return self._preprocess(number, source)
         with self._lock:
             if number in self._cache:
                 self._cache.move_to_end(number)
                 return self._cache[number]
-        image = self._preprocess(number, read_image(self.source[number]))
+        image = self._preprocess(number, read_image(source))
         self._cache_image(number, image)
         return image
 
     def info(self, number: int) -> ImageInfo:
         """Return size, channels and pixels of an image before preprocessing, from the header of its file."""
-        if isinstance(self.source, np.ndarray):
-            height, width, channels = self.source.shape[1:]
-            return ImageInfo(height, width, channels, pixel_kind(self.source), "array")
+        source = self.source[number]
+        if isinstance(source, np.ndarray):
+            height, width, channels = source.shape
+            return ImageInfo(height, width, channels, pixel_kind(source), "array")
         if number not in self._infos:
-            self._infos[number] = probe_image(self.source[number])
+            self._infos[number] = probe_image(source)
         return self._infos[number]
 
     def size(self, number: int) -> tuple[int, int]:
@@ -94,8 +103,9 @@ class ImageStore:
 
     def value_bytes(self, number: int) -> int:
         """Return how many bytes one channel of one pixel takes."""
-        if isinstance(self.source, np.ndarray):
-            return self.source.dtype.itemsize
+        source = self.source[number]
+        if isinstance(source, np.ndarray):
+            return source.dtype.itemsize
         return _VALUE_BYTES.get(self.info(number).pixels, 8)
 
     def _preprocess(self, number: int, image: np.ndarray) -> np.ndarray:

@@ -34,8 +34,7 @@ def open_collection(path: str | Path, *, group_column: str | None = None, **opti
     path = Path(path)
     if not path.exists():
         raise ValueError(f"{path} does not exist.")
-    if path.is_dir():
-        path = next((path / name for name in ("labels.csv", "groups.csv") if (path / name).is_file()), path)
+    path = _table_in(path) or path
     readers = {".csv": from_table, ".tsv": from_table, ".npz": from_npz}
     if path.is_file() and path.suffix.lower() in readers:
         return readers[path.suffix.lower()](path, group_column=group_column, **options)
@@ -47,6 +46,27 @@ def open_collection(path: str | Path, *, group_column: str | None = None, **opti
     if path.suffix.lower() == ".txt":
         return from_lists([path], **options)
     raise ValueError(f"{path} is neither a folder nor a {', '.join(TABLE_SUFFIXES[:-1])} or {TABLE_SUFFIXES[-1]} file.")
+
+
+def open_images(path: str | Path, **options: Any) -> ImageCollection:
+    """Read images to predict, which need no labels.
+
+    As `open_collection`, but of a folder without a table or lists all images are read, at any depth. They are sorted by
+    their path.
+
+    Parameters
+    ----------
+    path : str or Path
+    **options
+        Passed on to `ImageCollection`, such as `color`.
+    """
+    path = Path(path)
+    if not path.is_dir() or _table_in(path) or _list_files(path):
+        return open_collection(path, **options)
+    files = sorted(_image_files(path), key=lambda file: (file.relative_to(path).parts[0], str(file)))
+    if not files:
+        raise ValueError(f"No image was found in {path}.")
+    return ImageCollection(files, **options)
 
 
 def from_folder(path: str | Path, **options: Any) -> ImageCollection:
@@ -141,6 +161,10 @@ def _resolve(file: str, folder: Path) -> str:
     """Return a path relative to a list file, or to the working folder if it exists only there."""
     resolved = folder / file
     return str(resolved if resolved.exists() or not Path(file).exists() else file)
+
+
+def _table_in(folder: Path) -> Path | None:
+    return next((folder / name for name in ("labels.csv", "groups.csv") if (folder / name).is_file()), None)
 
 
 def _list_files(folder: Path) -> list[Path]:

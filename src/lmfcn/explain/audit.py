@@ -21,7 +21,7 @@ from lmfcn.data.splits import check_groups
 from lmfcn.method.kernel_svm import class_numbers, gamma_from_scale, latent_scale, rbf_kernel, squared_distances
 from lmfcn.model import probabilities
 from lmfcn.model_file import load
-from lmfcn.networks.registry import TEXTURE_FCN
+from lmfcn.networks.registry import TEXTURE_FCN, NetworkName
 from lmfcn.recipe import Recipe
 from lmfcn.training.calibration import fit_inverse_temperature
 from lmfcn.training.final_svm import NEVER_HELD_OUT, SVMCandidate, choose_candidate, fixed
@@ -37,7 +37,7 @@ def latents_for_audit(
     device: str = "auto",
     *,
     quick: bool = False,
-    network: str | nn.Module = TEXTURE_FCN,
+    network: NetworkName | nn.Module = TEXTURE_FCN,
     verbose: bool = False,
 ) -> tuple[np.ndarray, str]:
     """Return latents (n, phi) of labelled images, and a sentence that says which network encoded them.

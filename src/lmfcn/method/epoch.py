@@ -12,7 +12,7 @@ from torch import Tensor
 from lmfcn.compute.encode import Images, convolutions_in, encode, refresh_and_encode
 from lmfcn.method.anchors import LatentSpace, analyse_latents
 from lmfcn.method.backpropagation import MAP_BYTES, Descent
-from lmfcn.method.history import EpochRecord, History, Stopwatch, TrainingError
+from lmfcn.method.history import EpochRecord, History, Phase, Stopwatch, TrainingError
 from lmfcn.method.kernel_svm import Decision, balanced_accuracy, class_numbers, has_spread
 from lmfcn.method.losses import loss_terms
 from lmfcn.method.network import TextureFCN
@@ -116,8 +116,10 @@ class Training:
         Called in this order.
     judge : callable
         How the validation images of an epoch are scored.
+    phase : {"training", "refit"}, default="training"
+        Stands in the records.
     first_epoch : int, default=0
-        Number of the first epoch: how many there were in the phase before this one.
+        Number of the first epoch: how many records there are of the phase before this one.
     map_bytes : int, optional
         Memory for the maps of a batch of all images; a larger batch is computed in pieces.
 
@@ -140,6 +142,7 @@ class Training:
         *,
         callbacks: Sequence[Callback] = (),
         judge: Judge = judge_by_epoch_svm,
+        phase: Phase = "training",
         first_epoch: int = 0,
         map_bytes: int = MAP_BYTES,
     ) -> None:
@@ -148,6 +151,7 @@ class Training:
         self.recipe = recipe
         self.callbacks = tuple(callbacks)
         self.judge = judge
+        self.phase = phase
         self.first_epoch = first_epoch
         self.descent = Descent(network, problem.labels, recipe, generator, map_bytes)
         self.history: History[EpochRecord] = History()
@@ -191,6 +195,7 @@ class Training:
             n_images = 0 if last else self.descent.back_propagate(self.problem.images, space, number)  # step 5
         record = EpochRecord(
             epoch=number,
+            phase=self.phase,
             validation_balanced_accuracy=score,
             n_backpropagated=n_images,
             learning_rate=rate,

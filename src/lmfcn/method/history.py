@@ -5,9 +5,9 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import MISSING, asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from lmfcn.util.files import write_text
 
@@ -21,20 +21,25 @@ class TrainingWarning(UserWarning):
 
 
 Record = TypeVar("Record")
+Phase = Literal["training", "refit"]
+"""The two phases of a fit: with validation images held out, then on all images."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class EpochRecord:
     """One epoch of one network, measured at its start; only `n_backpropagated` tells of its updates.
 
-    Epoch 0 is the untrained network, epoch k the network after k rounds of back-propagation. Refit epochs go on from
-    the selected epoch. Their first record repeats the number of the last epoch before: it measures the selected network
-    on all images. `head_loss` is the cross-entropy of the linear head over all training images, 0 without a head. The
-    training accuracy is that of the epoch's own SVM. The validation accuracy is that of an SVM like the final one,
-    which is the epoch's own in LMFCN (paper).
+    Epoch 0 is the untrained network. The numbers count on from the phase "training" to the phase "refit", which goes on
+    from the selected epoch: its first record measures the selected network on all images. A phase of k rounds of
+    back-propagation has k + 1 records. `head_loss` is the cross-entropy of the linear head over all training images, 0
+    without a head. The training accuracy is that of the epoch's own SVM. The validation accuracy is that of an SVM like
+    the final one, which is the epoch's own in LMFCN (paper).
+
+    Files of earlier versions name no phase (None). There, the first refit epoch repeats the last number before it.
     """
 
     epoch: int
+    phase: Phase | None = None
     train_balanced_accuracy: float
     validation_balanced_accuracy: float | None
     n_support: int
@@ -109,18 +114,19 @@ class History(Generic[Record]):
 
     @classmethod
     def load(cls, path: str | Path, record_type: type[Record] = EpochRecord) -> "History[Record]":  # type: ignore[assignment]
-        """Read what `save` wrote, as records of the given dataclass."""
+        """Read what `save` wrote, as records of the given dataclass; fields with a default may be missing."""
         lines = Path(path).read_text(encoding="utf-8").splitlines()
         return cls(_parse(line, record_type, f"{path}, line {i}") for i, line in enumerate(lines, start=1))
 
 
 def _parse(line: str, record_type: type[Record], where: str) -> Record:
-    expected = {field.name for field in fields(record_type)}  # type: ignore[arg-type]
+    expected = {field.name: field.default is MISSING for field in fields(record_type)}  # type: ignore[arg-type]
     try:
         values = json.loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"{where}: expected a JSON object, got {line[:40]!r}; the file may be truncated.") from error
-    if not isinstance(values, dict) or set(values) != expected:
+    required = {name for name, is_required in expected.items() if is_required}
+    if not isinstance(values, dict) or not required <= set(values) <= set(expected):
         found = sorted(values) if isinstance(values, dict) else type(values).__name__
         raise ValueError(f"{where}: expected the fields {sorted(expected)}, got {found}.")
     return record_type(**values)

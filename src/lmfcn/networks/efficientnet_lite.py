@@ -5,7 +5,7 @@ fixed statistics only.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -77,7 +77,7 @@ class EfficientNetLite0(nn.Module):
     New instances have no weights; `load_efficientnet_lite0` gives them some.
     """
 
-    name = "efficientnet-lite0"
+    name: Final = "efficientnet-lite0"
     in_channels = 3
     input_size = 224
     step = 32

@@ -4,7 +4,7 @@ import hashlib
 import io
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,8 +13,10 @@ from lmfcn.networks.efficientnet_lite import EfficientNetLite0, ImageNetHead, he
 from lmfcn.networks.trunk import check_network, fingerprint
 from lmfcn.util.packages import needs
 
-TEXTURE_FCN = "texture-fcn"
-EFFICIENTNET_LITE0 = EfficientNetLite0.name
+NetworkName = Literal["texture-fcn", "efficientnet-lite0"]
+
+TEXTURE_FCN: Final = "texture-fcn"
+EFFICIENTNET_LITE0: Final = EfficientNetLite0.name
 NETWORKS = (TEXTURE_FCN, EFFICIENTNET_LITE0)
 """Networks that have a name. The first is the paper's, trained from scratch."""
 

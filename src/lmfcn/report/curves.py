@@ -114,7 +114,7 @@ def _draw(axes: Axes, phases: Sequence[Any], name: str, label: str, **style: Any
 
 def _mark_refit(axes: Axes, refit: Any) -> None:
     first, last = (refit.column("epoch")[place] for place in (0, -1))
-    axes.axvspan(first, last, color="#999999", alpha=0.15, linewidth=0)
+    axes.axvspan(first - 0.5, last, color="#999999", alpha=0.15, linewidth=0)
     axes.annotate(
         "all images", (last, 0.94), xycoords=("data", "axes fraction"), ha="right", fontsize=8, color="#777777"
     )

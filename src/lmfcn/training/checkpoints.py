@@ -93,9 +93,12 @@ def _under(prefix: str, tensors: Tensors) -> Tensors:
 
 
 KIND = "lmfcn checkpoint"
-VERSION = 1
+VERSION = 2
+"""Format of the files. In version 1, records of epochs named no phase, and refit epochs repeated a number."""
+
 _IDENTITY = "run.json"
 _THREADS = "threads"
+_FORMAT = "format of the checkpoints"
 _NETWORK = "network-{}.safetensors"
 
 
@@ -178,7 +181,7 @@ class Checkpoints:
         threads : ThreadCounts
             For a new run. One that has saved a network goes on with the numbers that it was started with.
         """
-        there, here = self._identity(), json.loads(json.dumps(identity))
+        there, here = self._identity(), json.loads(json.dumps({**identity, _FORMAT: VERSION}))
         stored = self._threads(there.pop(_THREADS, None))
         started = any(self.folder.glob(_NETWORK.format("*")))
         if there and there != here and started:

@@ -15,7 +15,7 @@ from lmfcn.compute.resources import ThreadCounts, to_device
 from lmfcn.data.training_data import TrainingData
 from lmfcn.method.anchors import LatentSpace
 from lmfcn.method.epoch import Callback, Judge, Problem, SelectedEpoch, Trained, Training, judge_by_epoch_svm
-from lmfcn.method.history import EpochRecord, History
+from lmfcn.method.history import EpochRecord, History, Phase
 from lmfcn.method.network import TextureFCN
 from lmfcn.method.one_vs_all import one_against_all, train_side_by_side
 from lmfcn.recipe import Recipe
@@ -80,8 +80,8 @@ def train_held_out(
     """
     recipe = options.recipe
     n_epochs = recipe.n_epochs - recipe.n_refit_epochs
-    phase = _Phase("LMFCN", replace(recipe, epochs=n_epochs, refit_epochs=0), 0, "")
     networks = [new_network(data, options, root, number) for number in range(_n_networks(data, options))]
+    phase = _Phase("training", "LMFCN", replace(recipe, epochs=n_epochs, refit_epochs=0), 0, [0] * len(networks))
     return _train(data, options, phase, _problem(data, options), networks, _judge(options, beside))
 
 
@@ -95,9 +95,10 @@ def refit(data: TrainingData, options: FitOptions, trained: Sequence[Trained]) -
     recipe = options.recipe
     if recipe.n_refit_epochs == 0 or any(result.interrupted for result in trained):
         return None
-    first_epoch = recipe.n_epochs - recipe.n_refit_epochs
+    epochs_before = recipe.n_epochs - recipe.n_refit_epochs
     phase_recipe = replace(recipe, epochs=recipe.n_refit_epochs, refit_epochs=0)
-    phase = _Phase("LMFCN, all images", phase_recipe, first_epoch, "-refit")
+    first_epochs = [len(result.history) for result in trained]
+    phase = _Phase("refit", "LMFCN, all images", phase_recipe, epochs_before, first_epochs)
     networks = [copy.deepcopy(result.selected.network) for result in trained]
     try:
         return _train(data, options, phase, _problem_of_all(data, options), networks)
@@ -152,16 +153,21 @@ def how_to_resume(options: FitOptions) -> str:
 
 @dataclass(frozen=True)
 class _Phase:
-    """One of the two phases: its title, its recipe, the epochs before it, and the suffix of its checkpoint files."""
+    """One of the two phases: its recipe, the epochs before it, and the number of each network's first record."""
 
+    name: Phase
     title: str
     recipe: Recipe
-    first_epoch: int
-    suffix: str
+    epochs_before: int
+    first_epochs: Sequence[int]
 
     def seed(self, options: FitOptions, number: int) -> int:
         """Return the seed of the order of the images."""
-        return int(np.random.default_rng([options.seed, 3, self.first_epoch, number]).integers(2**62))
+        return int(np.random.default_rng([options.seed, 3, self.epochs_before, number]).integers(2**62))
+
+    def checkpoint_name(self, number: int) -> str:
+        """Return what the checkpoint of a network is called."""
+        return str(number) if self.name == "training" else f"{number}-{self.name}"
 
 
 @dataclass(frozen=True)
@@ -266,10 +272,17 @@ def _make_training(
 ) -> Training:
     """Return the training of one network; its checkpoint, if there is one, comes before all other callbacks."""
     if options.checkpoints is not None:
-        callbacks = (options.checkpoints.of(f"{number}{phase.suffix}"), *callbacks)
+        callbacks = (options.checkpoints.of(phase.checkpoint_name(number)), *callbacks)
     generator = torch.Generator().manual_seed(phase.seed(options, number))
     return Training(
-        network, problem, phase.recipe, generator, callbacks=callbacks, judge=judge, first_epoch=phase.first_epoch
+        network,
+        problem,
+        phase.recipe,
+        generator,
+        callbacks=callbacks,
+        judge=judge,
+        phase=phase.name,
+        first_epoch=phase.first_epochs[number],
     )
 
 
