@@ -83,6 +83,7 @@ def test_the_default_recipe_by_hand():
         "precision": "auto",
         "whiten": True,
         "refit": True,
+        "split_duplicates": False,
     }
 
 
@@ -112,6 +113,7 @@ def test_the_paper_recipe_is_the_paper_with_its_authors_constants():
         "prior_shift": 0.0,
         "whiten": False,
         "refit": False,
+        "split_duplicates": False,
     }
     paper = Recipe.paper()
     assert (paper.sv_close, paper.wr_close, paper.sh_close) == (5, 1, 0)
@@ -168,7 +170,8 @@ CHOICES = {
     "optimizer": "'adamw', 'adadelta'",
     "precision": "'auto', 'float32', 'bfloat16'",
     **dict.fromkeys(
-        ("keep_untrained", "standardize", "balanced", "fallback_anchors", "whiten", "refit"), "True, False"
+        ("keep_untrained", "standardize", "balanced", "fallback_anchors", "whiten", "refit", "split_duplicates"),
+        "True, False",
     ),
 }
 INTEGERS = {"latent_dim": 1, "passes": 1, "batch_size": 1, "epochs": 1, "sv_close": 0, "wr_close": 0, "sh_close": 0}

@@ -20,6 +20,9 @@ from lmfcn.util.progress import item_progress
 KEPT_TOGETHER = "They stay on one side of every split."
 """What happens to near-identical images, unless it is switched off."""
 
+MAY_BE_SPLIT = "They may be on both sides of a split, so that accuracies may be too good."
+"""The same if it is switched off."""
+
 _MAX_NAMED = 3  # files of a group in a message; the others are counted
 
 
@@ -160,10 +163,12 @@ class LeakWarning(UserWarning):
     """The same image may be in more than one part of a split, which would make test results too good."""
 
 
-def check_split(collection: ImageCollection, parts: Split, *, verbose: bool = False) -> Duplicates:
+def check_split(
+    collection: ImageCollection, parts: Split, found: Duplicates | None = None, *, verbose: bool = False
+) -> Duplicates:
     """Check that the parts of a split share no group and no image.
 
-    A group in two parts raises a `LeakError`. Identical and nearly identical images in two parts cause a `LeakWarning`
+    `found` are the duplicates of the collection, if they are known. A group in two parts raises a `LeakError`. Identical and nearly identical images in two parts cause a `LeakWarning`
     that names the first of them.
 
     Returns
@@ -174,7 +179,8 @@ def check_split(collection: ImageCollection, parts: Split, *, verbose: bool = Fa
     part_numbers = _part_numbers(len(collection), parts)
     if collection.groups is not None:
         _check_groups_apart(collection.groups, part_numbers)
-    found = find_duplicates(collection, verbose=verbose)
+    if found is None:
+        found = find_duplicates(collection, verbose=verbose)
     if found.unreadable:
         raise CollectionError(found.unreadable)
     across = _across(found, part_numbers)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from lmfcn.data.arrays import SMALLEST_SIDE
 from lmfcn.data.framing import resize_image
 
 _THUMBNAIL_SIDE, _COARSE_SIDE = 32, 8
@@ -34,7 +35,7 @@ Group = tuple[int, ...]
 def perceptual_hash(image: np.ndarray) -> np.ndarray:
     """Return the hash (5,) of an image (height, width, channels): 64 bits for the coarse part, four words for details.
 
-    The four words of an image without details, such as a constant one, are 0.
+    The words for details are 0 if there are none, as in a constant image, or too few pixels to recognise an image by.
 
     Examples
     --------
@@ -48,7 +49,8 @@ def perceptual_hash(image: np.ndarray) -> np.ndarray:
     coarse = resize_image(resize_image(small, (_COARSE_SIDE, _COARSE_SIDE)), (_THUMBNAIL_SIDE, _THUMBNAIL_SIDE))
     details = (small - coarse).ravel()
     bits = details @ _projection() > 0
-    if np.abs(details).max() <= _SMALLEST_DETAIL * max(1.0, float(np.abs(grey).max())):
+    is_blank = np.abs(details).max() <= _SMALLEST_DETAIL * max(1.0, float(np.abs(grey).max()))
+    if is_blank or min(image.shape[:2]) < SMALLEST_SIDE:
         bits[:] = False
     packed = np.packbits(np.concatenate([(rows[:, 1:] > rows[:, :-1]).ravel(), bits]))
     return packed.view(">u8").astype(np.uint64)

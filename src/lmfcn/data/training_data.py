@@ -17,6 +17,12 @@ from lmfcn.data.image_form import ImageForm, LoadedImages, as_collection, load_a
 from lmfcn.data.near_duplicates import group_near, join_groups, pack_hashes, perceptual_hashes
 from lmfcn.data.splits import check_groups, hold_out
 
+SPLIT_ANYWAY = (
+    "Near-identical images count as one group; to separate them anyway, give --split-duplicates"
+    " (in Python Recipe(split_duplicates=True))."
+)
+"""What to do if near-identical images leave too few groups."""
+
 _HASH_BATCH = 64
 _DIGEST_BYTES = 6  # comparing ten thousand images with ten thousand others gives one false match in a million cases
 
@@ -174,9 +180,18 @@ def check_training_data(
         check_class_sizes(classes, numbers, smallest=2)
         return TrainingData(classes, form, all_images, None)
     check_class_sizes(classes, numbers, smallest=3, reason=" (one of them for validation, or validation_fraction=0)")
-    remaining, held_out = hold_out(numbers, fraction, random, all_images.groups)
+    remaining, held_out = _hold_out(all_images, fraction, random, joined=all_images.groups is not groups)
     check_class_sizes(classes, numbers[remaining], smallest=2, reason=" after the validation images are held out")
     return TrainingData(classes, form, all_images.subset(remaining), all_images.subset(held_out))
+
+
+def _hold_out(
+    images: LabelledImages, fraction: float, random: np.random.Generator, *, joined: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        return hold_out(images.numbers, fraction, random, images.groups)
+    except ValueError as error:
+        raise ValueError(f"{error} {SPLIT_ANYWAY}" if joined else str(error)) from error
 
 
 def _with_near_duplicates(images: LabelledImages) -> LabelledImages:
