@@ -9,9 +9,9 @@ from lmfcn.predict.evaluation import (
     accuracy_without,
     balanced_recall,
     class_numbers_of,
-    find_training_copies,
     evaluate,
     evaluate_predictions,
+    find_training_copies,
 )
 
 

@@ -168,8 +168,8 @@ def check_split(
 ) -> Duplicates:
     """Check that the parts of a split share no group and no image.
 
-    `found` are the duplicates of the collection, if they are known. A group in two parts raises a `LeakError`. Identical and nearly identical images in two parts cause a `LeakWarning`
-    that names the first of them.
+    `found` are the duplicates of the collection, if they are known. A group in two parts raises a `LeakError`.
+    Identical and nearly identical images in two parts cause a `LeakWarning` that names the first of them.
 
     Returns
     -------
@@ -278,6 +278,8 @@ class Inspection:
         Reasons why the collection cannot be used for training.
     warnings : list of str
         Reasons why results of training may be misleading.
+    n_near_identical : int
+        Number of images that are the same as another or nearly the same.
     """
 
     n_images: int
@@ -291,6 +293,7 @@ class Inspection:
     duplicates: list[str]
     problems: list[str]
     warnings: list[str]
+    n_near_identical: int = 0
 
     def __str__(self) -> str:
         """Return a summary in a few lines."""
@@ -357,6 +360,7 @@ def _summarize(
         duplicates=[] if readable is None else describe_groups(readable, duplicates),
         problems=_find_problems(classes, forms, infos, unreadable),
         warnings=_find_warnings(classes, groups, labels, duplicates),
+        n_near_identical=duplicates.n_images,
     )
 
 
