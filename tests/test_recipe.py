@@ -113,7 +113,6 @@ def test_the_paper_recipe_is_the_paper_with_its_authors_constants():
         "prior_shift": 0.0,
         "whiten": False,
         "refit": False,
-        "split_duplicates": False,
     }
     paper = Recipe.paper()
     assert (paper.sv_close, paper.wr_close, paper.sh_close) == (5, 1, 0)

@@ -58,8 +58,12 @@ def audit(
         with CommandConsole(quiet or model is None).show_status(f"Encoding {format_count(len(images), 'image')}"):
             latents, origin = latents_for_audit(images, model, seed, device, quick=quick, verbose=not quiet)
         duplicates = find_duplicates(images, verbose=not quiet)
-        together = [] if split_duplicates else duplicates.connected
-        found = audit_latents(latents, images.labels, images.groups, near_identical=together, verbose=not quiet)
+        found = audit_latents(
+            *(latents, images.labels, images.groups),
+            near_identical=duplicates.connected,
+            split_duplicates=split_duplicates,
+            verbose=not quiet,
+        )
     audited = NamedAudit(found, images.paths, origin)
     write_audit_table(audited, output / "audit.csv")
     _print_result(audited, f"{duplicates.sentence} {MAY_BE_SPLIT if split_duplicates else KEPT_TOGETHER}")

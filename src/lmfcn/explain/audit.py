@@ -166,6 +166,7 @@ def audit(
     repeats: int = REPEATS,
     *,
     near_identical: Sequence[Group] = (),
+    split_duplicates: bool = False,
     verbose: bool = False,
 ) -> Audit:
     """Rank images by how doubtful their labels are, by cross-validation on their latents.
@@ -181,6 +182,8 @@ def audit(
         Number of cross-validations, each with other folds.
     near_identical : sequence of tuple of int
         Groups of near-identical images, from `Duplicates.connected`; they are held out together.
+    split_duplicates : bool
+        Hold near-identical images out one by one.
     verbose : bool
         Show a progress bar.
 
@@ -197,7 +200,8 @@ def audit(
     classes, numbers = check_labels(labels, len(latents))
     check_class_sizes(classes, numbers, smallest=2)
     check_kernel_memory(len(latents))
-    groups = join_groups(None if groups is None else check_groups(groups, len(latents)), near_identical, len(latents))
+    groups = None if groups is None else check_groups(groups, len(latents))
+    groups = groups if split_duplicates else join_groups(groups, near_identical, len(latents))
     settings = Recipe()
     there = torch.from_numpy(np.asarray(latents, dtype=np.float64))
     there = latent_scale(there, standardize=True).apply(there)
