@@ -100,8 +100,8 @@ def _print_result(audited: "NamedAudit", duplicates: str) -> None:
     if found.near_identical:
         typer.echo(duplicates)
     ranked = found.disagreeing.tolist()
-    counts = f"{format_count(len(found), 'image')}, of which {len(ranked)} look like another class"
-    typer.echo(f"{counts}; the labels to look at first:" if ranked else f"{counts}.")
+    counts = f"{len(ranked)} of {format_count(len(found), 'image')} {'looks' if len(ranked) == 1 else 'look'}"
+    typer.echo(f"{counts} like another class{'; labels to look at first:' if ranked else '.'}")
     for rank, position in enumerate(ranked[:_SHOWN], start=1):
         label = found.classes[found.numbers[position]]
         issues = "; ".join(describe_issues(audited, position))

@@ -60,7 +60,7 @@ def groups_from_names(paths: Iterable[str], pattern: re.Pattern[str]) -> list[st
         match = pattern.search(Path(path).name)
         if match is None:
             raise ValueError(
-                f"The pattern {pattern.pattern!r} for groups is not found in the file name {Path(path).name!r};"
+                f"The pattern '{pattern.pattern}' for groups is not found in the file name '{Path(path).name}';"
                 " every name must match it."
             )
         groups.append("-".join(text or "" for text in match.groups()))
@@ -71,10 +71,10 @@ def _compile_pattern(text: str) -> re.Pattern[str]:
     try:
         pattern = re.compile(text)
     except re.error as error:
-        raise ValueError(f"The pattern {text!r} for groups is not a regular expression: {error}.") from error
+        raise ValueError(f"The pattern '{text}' for groups is not a regular expression: {error}.") from error
     if pattern.groups == 0:
         raise ValueError(
-            f"The pattern {text!r} for groups must have brackets around what names the group, such as 'num_([0-9]+)'."
+            f"The pattern '{text}' for groups must have brackets around what names the group, such as 'num_([0-9]+)'."
         )
     return pattern
 
