@@ -83,6 +83,7 @@ def test_the_default_recipe_by_hand():
         "precision": "auto",
         "whiten": True,
         "refit": True,
+        "split_duplicates": False,
     }
 
 
@@ -168,7 +169,8 @@ CHOICES = {
     "optimizer": "'adamw', 'adadelta'",
     "precision": "'auto', 'float32', 'bfloat16'",
     **dict.fromkeys(
-        ("keep_untrained", "standardize", "balanced", "fallback_anchors", "whiten", "refit"), "True, False"
+        ("keep_untrained", "standardize", "balanced", "fallback_anchors", "whiten", "refit", "split_duplicates"),
+        "True, False",
     ),
 }
 INTEGERS = {"latent_dim": 1, "passes": 1, "batch_size": 1, "epochs": 1, "sv_close": 0, "wr_close": 0, "sh_close": 0}

@@ -207,8 +207,9 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
             Labels of any kind, two classes or more; a collection may bring its own.
         groups : array-like (n,), optional
             Images of one group (a patient, a slide, a source image) are never split between training
-            and validation; a collection may bring its own. With arrays, pass them to `cross_val_score` twice, for the
-            outer and for the inner split: `groups=g, params={"groups": g}`.
+            and validation; a collection may bring its own. Near-identical images are held together too, unless
+            `Recipe.split_duplicates`. With arrays, pass groups to `cross_val_score` twice, for the outer and for the
+            inner split: `groups=g, params={"groups": g}`.
         validation : tuple (X, y) or ImageCollection, optional
             Images to select the epoch and to calibrate with; without them a part of X is held out. The model learns
             from them too in the end (unless `Recipe.refit` is False), so they are no test set.
@@ -333,6 +334,10 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
             return recipe
         return replace(recipe, balanced=self.class_weight == "balanced", prior_shift=0.0)
 
+    @property
+    def _split_duplicates(self) -> bool:
+        return find_recipe(self.recipe).split_duplicates
+
     def _seed(self, checkpoints: Checkpoints | None) -> int:
         """Return the seed of this fit: that of the run in the folder, if the user leaves it open."""
         there = None if checkpoints is None else checkpoints.seed()
@@ -358,6 +363,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         self.calibration_error_ = fitted.model.calibration.error
         self.held_out_ = fitted.held_out
         fitted.model.record = {**record, **fitted.record(), "image_digests": data.digests()}
+        fitted.model.record["image_hashes"] = data.hashes()
 
 
 def _checked_callbacks(callbacks: Any) -> tuple[Callback, ...]:

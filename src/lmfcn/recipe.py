@@ -30,7 +30,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "optimizer": ("adamw", "adadelta"),
     "precision": ("auto", "float32", "bfloat16"),
 }
-_SWITCHES = ("keep_untrained", "standardize", "balanced", "fallback_anchors", "whiten", "refit")
+_SWITCHES = ("keep_untrained", "standardize", "balanced", "fallback_anchors", "whiten", "refit", "split_duplicates")
 _SMALLEST = {"latent_dim": 1, "passes": 1, "sv_close": 0, "wr_close": 0, "sh_close": 0}
 _POSITIVE = ("C", "gamma_factor", "contrast_scale", "learning_rate", "final_rate", "head_rate")
 _NOT_NEGATIVE = ("anchor_weight", "head_weight", "weight_decay", "prior_shift")
@@ -122,6 +122,9 @@ class Recipe:
     refit : bool, default=True
         Whether the final SVM and the refit epochs also learn from the validation images. Without whitening, the final
         SVM then also selects its `C` and `gamma` by cross-validation.
+    split_duplicates : bool, default=False
+        Whether the validation images and the folds of cross-validations may separate near-identical images. Accuracies
+        on held-out images are then too good.
 
     Examples
     --------
@@ -167,6 +170,7 @@ class Recipe:
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     whiten: bool = True
     refit: bool = True
+    split_duplicates: bool = False
 
     def __post_init__(self) -> None:
         _check_values(self)

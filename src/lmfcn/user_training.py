@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,22 @@ from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.framing import Color
 from lmfcn.data.image_files import CollectionError, ImageError, describe_errors
-from lmfcn.data.leaks import LeakWarning, check_split
+from lmfcn.data.leaks import Duplicates, LeakWarning, check_split, find_duplicates
+from lmfcn.data.near_duplicates import find_near, perceptual_hashes
 from lmfcn.data.sources import open_collection
 from lmfcn.data.splits import Split
+from lmfcn.data.training_data import image_digests
 from lmfcn.method.history import TrainingWarning
 from lmfcn.networks.registry import TEXTURE_FCN
-from lmfcn.predict.evaluation import Evaluation, class_numbers_of, evaluate_predictions
+from lmfcn.predict.evaluation import (
+    Estimate,
+    Evaluation,
+    TrainingCopies,
+    accuracy_without,
+    class_numbers_of,
+    evaluate_predictions,
+    find_training_copies,
+)
 from lmfcn.recipe import find_recipe
 from lmfcn.training.choose_network import NetworkChoice, choose_network
 
@@ -43,6 +53,8 @@ class Source:
         Column of the table with the groups of images that belong together.
     skip_bad : bool
         Whether to leave out files that cannot be read.
+    groups_from : str or None
+        Pattern that finds the groups in the names of the files.
     """
 
     path: Path
@@ -50,10 +62,11 @@ class Source:
     color: Color = "keep"
     groups: str | None = None
     skip_bad: bool = False
+    groups_from: str | None = None
 
     def open(self, *, verbose: bool = False) -> ImageCollection:
         """Return the labelled images; refuse images without labels, and files that cannot be read."""
-        images = open_collection(self.path, group_column=self.groups, color=self.color)
+        images = open_collection(self.path, group_column=self.groups, group_pattern=self.groups_from, color=self.color)
         if images.labels is None:
             raise ValueError(f"{self.path} has no labels; the class of every image must be known.")
         images = images if self.size is None else images.resized(self.size)
@@ -79,6 +92,8 @@ class SplitImages:
         Files that could not be read.
     notes : list of str
         Remarks about the data.
+    duplicates : Duplicates
+        Near-identical images among all images of the source.
     """
 
     train: ImageCollection
@@ -86,6 +101,7 @@ class SplitImages:
     test: ImageCollection | None
     left_out: list[ImageError]
     notes: list[str]
+    duplicates: Duplicates = field(default_factory=lambda: Duplicates([], [], []))
 
 
 def open_split(
@@ -108,15 +124,16 @@ def open_split(
     extra = None if validation is None else validation.open(verbose=verbose)
     names = None if images.split is None or ignore_split else _part_names(source.path, images.split)
     if names is None:
-        return SplitImages(images, extra, None, images.left_out + _left_out(extra), [])
+        found = find_duplicates(images, verbose=verbose)
+        return SplitImages(images, extra, None, images.left_out + _left_out(extra), [], found)
     if extra is not None and "val" in names:
         raise ValueError(f"{source.path} has validation images already; leave out --val, or give --ignore-split.")
     positions = [np.flatnonzero(names == name) for name in ("train", "val", "test")]
-    notes = _find_leaks(images, Split(*positions), verbose=verbose)
+    notes, found = _find_leaks(images, Split(*positions), verbose=verbose)
     train, val, test = (images.subset(part) if len(part) else None for part in positions)
     if train is None:
         raise ValueError(f"{source.path} has a split without training images; give --ignore-split to train on all.")
-    return SplitImages(train, val or extra, test, images.left_out + _left_out(extra), notes)
+    return SplitImages(train, val or extra, test, images.left_out + _left_out(extra), notes, found)
 
 
 def select_part(images: ImageCollection, wanted: str | None = None) -> tuple[ImageCollection, str]:
@@ -152,12 +169,13 @@ def _part_names(path: Path, split: np.ndarray) -> np.ndarray:
     return np.array([_PART_NAMES[str(name)] for name in split.tolist()])
 
 
-def _find_leaks(images: ImageCollection, split: Split, *, verbose: bool) -> list[str]:
-    """Refuse groups in two parts of the split; return sentences about images that are in two parts."""
+def _find_leaks(images: ImageCollection, split: Split, *, verbose: bool) -> tuple[list[str], Duplicates]:
+    """Refuse groups in two parts of the split; return sentences about images that are in two parts, and duplicates."""
+    found = find_duplicates(images, verbose=verbose)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", LeakWarning)
-        check_split(images, split, verbose=verbose)
-    return [str(warning.message) for warning in caught if issubclass(warning.category, LeakWarning)]
+        check_split(images, split, found)
+    return [str(warning.message) for warning in caught if issubclass(warning.category, LeakWarning)], found
 
 
 @dataclass(frozen=True)
@@ -175,6 +193,8 @@ class EvaluatedPart:
         True classes.
     probabilities : array (n, n_classes)
     evaluation : Evaluation
+    copies : TrainingCopies
+        Which of them have a near-identical image among those that their prediction was learnt from.
     """
 
     part: str
@@ -183,6 +203,15 @@ class EvaluatedPart:
     numbers: np.ndarray
     probabilities: np.ndarray
     evaluation: Evaluation
+    copies: TrainingCopies | None = None
+
+    @property
+    def accuracy_without_copies(self) -> Estimate | None:
+        """The balanced accuracy without images that have a near-identical training image; None if there are none."""
+        if self.copies is None:
+            return None
+        groups = None if self.images.groups is None else self.images.groups[self.positions]
+        return accuracy_without(self.copies.near, self.numbers, self.probabilities, groups)
 
 
 @dataclass(frozen=True)
@@ -281,12 +310,26 @@ def _evaluate_held_out(classifier: LMFCNClassifier, parts: SplitImages) -> Evalu
     positions = found.positions if parts.validation is None else found.positions - n_train
     groups = None if images.groups is None else images.groups[positions]
     evaluation = evaluate_predictions(classifier.model_, found.numbers, found.probabilities, groups)
-    name = "cross-validated training" if found.seen else "validation"
-    return EvaluatedPart(name, images, positions, found.numbers, found.probabilities, evaluation)
+    if found.seen:
+        return EvaluatedPart(
+            "cross-validated training", images, positions, found.numbers, found.probabilities, evaluation
+        )
+    copies = _copies_of_others(images, positions, parts.train)
+    return EvaluatedPart("validation", images, positions, found.numbers, found.probabilities, evaluation, copies)
+
+
+def _copies_of_others(images: ImageCollection, positions: np.ndarray, train: ImageCollection) -> TrainingCopies:
+    """Return which images have a near-identical one among the training images that are not evaluated themselves."""
+    others = train if images is not train else train.subset(np.delete(np.arange(len(train)), positions))
+    evaluated = images.subset(positions)
+    digests = set(image_digests(others))
+    exact = np.array([digest in digests for digest in image_digests(evaluated)])
+    return TrainingCopies(exact, exact | find_near(perceptual_hashes(evaluated), perceptual_hashes(others)))
 
 
 def _evaluate_test(classifier: LMFCNClassifier, images: ImageCollection) -> EvaluatedPart:
     numbers = class_numbers_of(classifier.model_, images.labels)
     predicted = classifier.predict_proba(images)
     evaluation = evaluate_predictions(classifier.model_, numbers, predicted, images.groups)
-    return EvaluatedPart("test", images, np.arange(len(images)), numbers, predicted, evaluation)
+    copies = find_training_copies(classifier.model_, images)
+    return EvaluatedPart("test", images, np.arange(len(images)), numbers, predicted, evaluation, copies)

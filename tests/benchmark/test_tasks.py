@@ -228,7 +228,7 @@ def test_leaks_are_counted_for_every_repeat(npz, random):
     assert clean.leak_sentence == "No image is the same or nearly the same as another."
     images[2] = images[0]
     found = open_images(npz(images=images), size=8)
-    summary = inspect_images(found, range(4))
+    summary = inspect_images(found, range(4), split_duplicates=True)
     assert summary.size == 8
     assert len(summary.duplicates) == 1
     apart = [
@@ -237,9 +237,19 @@ def test_leaks_are_counted_for_every_repeat(npz, random):
     ]
     assert summary.n_leaks == [int(one) for one in apart]
     assert 0 < sum(summary.n_leaks) < 4
+    counted = "Images that are the same as another or nearly the same: 2 in 1 group."
     assert summary.leak_sentence.startswith(
-        "Groups of images that are the same or nearly the same: 1; up to 1 of them is in more than one part of a"
-        " split, so that test accuracies may be too good."
+        f"{counted} Up to 1 of the groups is in more than one part of a split, so that test accuracies may be too good"
     )
-    kept = inspect_images(found, [seed for seed in range(4) if not apart[seed]])
-    assert kept.leak_sentence.endswith("nearly the same: 1; none is in more than one part of a split.")
+    kept = inspect_images(found, range(4))
+    assert kept.n_leaks == [0] * 4
+    assert kept.leak_sentence == f"{counted} They stay on one side of every split."
+    assert kept.groups[0] == kept.groups[2]
+    assert len(set(kept.groups.tolist())) == 19
+
+
+def test_near_identical_images_that_leave_too_few_groups_are_refused_with_a_way_out(npz, random):
+    images = np.repeat(random.integers(0, 256, (2, 16, 16), dtype=np.uint8), 10, axis=0)
+    with pytest.raises(ValueError, match=r"The 2 groups cannot be split .* give --split-duplicates"):
+        inspect_images(open_images(npz(images=images)), [0])
+    assert inspect_images(open_images(npz(images=images)), [0], split_duplicates=True).n_leaks == [2]

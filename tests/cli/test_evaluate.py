@@ -3,6 +3,7 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 from small_images import save_images
 
 
@@ -41,9 +42,46 @@ def test_json_and_csv_agree(command, model, new_trees, tmp_path):
 
 
 def test_training_images_are_noticed(command, model, trees):
-    code, _, stderr = command("evaluate", model, trees)
+    code, stdout, _ = command("evaluate", model, trees)
     assert code == 0
-    assert "Note: 20 of the 20 images were among the training or validation images of the model" in stderr
+    assert (
+        "20 of the 20 images have a near-identical training image, 20 of them an exact copy;"
+        " on new images the model may be worse."
+    ) in stdout
+
+
+def test_near_identical_training_images_are_left_out_of_a_second_accuracy(command, model, trees, new_trees, tmp_path):
+    """Two darker copies of training images among new ones; the model file is all that is needed to see it."""
+    for label in ("bark", "wood"):
+        (tmp_path / "mixed" / label).mkdir(parents=True)
+        for file in sorted((new_trees / label).iterdir()):
+            (tmp_path / "mixed" / label / file.name).write_bytes(file.read_bytes())
+        with Image.open(sorted((trees / label).iterdir())[0]) as picture:
+            picture.point(lambda value: value // 2 + 20).save(tmp_path / "mixed" / label / "copy.png")
+    _, stdout, _ = command("evaluate", model, "mixed")
+    assert "2 of the 14 images have a near-identical training image; without them the balanced accuracy is" in stdout
+    values = json.loads(command("evaluate", model, "mixed", "--json", "--quiet")[1])
+    alone = json.loads(command("evaluate", model, new_trees, "--json", "--quiet")[1])
+    assert (values["n_training_images"], values["n_near_training_images"]) == (0, 2)
+    assert values["balanced_accuracy_without_them"] == alone["balanced_accuracy"]
+    assert alone["n_near_training_images"] == 0
+    assert alone["balanced_accuracy_without_them"] is None
+
+
+def test_groups_come_from_file_names(command, model, new_trees):
+    _, stdout, _ = command("evaluate", model, new_trees, "--groups-from", r"([0-9])\.png")
+    assert " on 12 images of 6 groups" in stdout
+    for pattern, sentence in [
+        (
+            "(",
+            "The pattern '(' for groups is not a regular expression: missing ), unterminated subpattern at position 0.",
+        ),
+        (r"\d+", "must have brackets around what names the group, such as 'num_([0-9]+)'."),
+        ("num_([0-9]+)", "The pattern 'num_([0-9]+)' for groups is not found in the file name '0.png'"),
+    ]:
+        code, stdout, stderr = command("evaluate", model, new_trees, "--groups-from", pattern, "--quiet")
+        assert (code, stdout) == (2, "")
+        assert sentence in stderr
 
 
 def test_a_part_and_bad_files(command, model, new_trees, tmp_path):

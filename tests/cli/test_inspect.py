@@ -66,6 +66,9 @@ def test_a_few_groups_of_duplicates_are_shown_and_all_are_counted(command, tmp_p
         "  image 40, image 41, image 42 and 7 more (identical files)",
         "  ... and 2 more",
     ]
-    assert "Note: Images that are the same or nearly the same: 70 in 7 groups." in lines
+    note = (
+        "Images that are the same as another or nearly the same: 70 in 7 groups. They stay on one side of every split."
+    )
+    assert f"Note: {note}" in lines
     code, out, _ = command("inspect", "copies.npz", "--quiet", "--json")
     assert len(json.loads(out)["duplicates"]) == 7

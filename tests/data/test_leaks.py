@@ -82,6 +82,8 @@ def test_many_equal_images_are_one_group_in_little_memory():
     tracemalloc.stop()
     assert found.all_groups == [tuple(range(2_000))]
     assert peak < 10e6
+    assert found.connected == []  # blank tiles need not have the same source
+    assert found.sentence == ""
     assert describe_groups(blank, found) == ["image 0, image 1, image 2 and 1997 more (identical files)"]
 
 
@@ -125,9 +127,11 @@ def test_only_used_images_count_across_a_split():
 def test_groups_are_described_by_their_first_files():
     collection = ImageCollection(np.zeros((6, 8, 8), np.uint8))
     assert describe_groups(collection, Duplicates([(0, 1)], [(0, 1, 2)], [(0, 1, 2, 5)])) == [
-        "image 0 and image 1 (identical files)",
-        "image 0, image 1 and image 2 (identical pixels)",
         "image 0, image 1, image 2 and 1 more (nearly identical)",
+    ]
+    assert describe_groups(collection, Duplicates([(0, 1)], [(2, 3, 4)], [])) == [
+        "image 0 and image 1 (identical files)",
+        "image 2, image 3 and image 4 (identical pixels)",
     ]
 
 
@@ -218,6 +222,6 @@ def test_duplicates_with_different_labels_and_imbalance(random):
     assert found.duplicates == ["image 0 and image 39 (identical files)"]
     assert found.warnings == [
         "The largest class has more than 10 times the images of the smallest.",
-        "Images that are the same or nearly the same: 2 in 1 group.",
-        "Of these groups, 1 has different labels.",
+        "Images that are the same as another or nearly the same: 2 in 1 group. They stay on one side of every split.",
+        "Of the groups of duplicates, 1 has different labels.",
     ]

@@ -48,7 +48,7 @@ def test_same_generator_state_same_split():
     assert one.tolist() == same.tolist()
 
 
-IMAGES = np.arange(8 * 8 * 8, dtype=np.uint16).reshape(8, 8, 8).astype(np.uint8)
+IMAGES = np.random.default_rng(0).integers(0, 255, (8, 8, 8)).astype(np.uint8)
 LABELS = np.arange(8) % 2
 
 
@@ -69,6 +69,25 @@ def test_training_and_validation_share_no_group():
     data = checked(groups=groups)
     assert data.train.groups.tolist() == groups[data.train.positions].tolist()
     assert set(data.train.groups).isdisjoint(data.validation.groups)
+
+
+def test_near_identical_images_share_no_part_with_each_other_or_with_given_groups():
+    images = IMAGES.copy()
+    images[4], images[6] = images[0] // 2 + 10, images[2]
+    data = checked(images=images, groups=[0, 1, 2, 3, 4, 5, 6, 4])
+    together = data.train.groups if 0 in data.train.positions else data.validation.groups
+    assert {0, 4, 7} <= set(data.train.positions) or {0, 4, 7} <= set(data.validation.positions)
+    assert {2, 6} <= set(data.train.positions) or {2, 6} <= set(data.validation.positions)
+    assert len(set(together.tolist())) < len(together)
+    assert checked(images=IMAGES).train.groups is None
+
+
+def test_near_identical_images_may_be_split():
+    same = np.repeat(IMAGES[:1], 8, axis=0)
+    with pytest.raises(ValueError, match=r"1 groups cannot be split .* Near-identical images count as one group"):
+        checked(images=same)
+    data = check_training_data(same, LABELS, None, None, 0.25, np.random.default_rng(0), split_duplicates=True)
+    assert (len(data.train), len(data.validation), data.train.groups) == (6, 2, None)
 
 
 def test_given_validation_images_leave_x_whole_and_follow_it():

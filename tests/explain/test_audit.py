@@ -2,19 +2,17 @@ import csv
 
 import numpy as np
 import pytest
-import torch
 
 from lmfcn.data.collection import ImageCollection
 from lmfcn.explain.audit import (
     COLUMNS,
     NamedAudit,
     audit,
+    describe_accuracy,
     describe_issues,
-    find_near_identical,
     latents_for_audit,
     write_audit_table,
 )
-from lmfcn.method.kernel_svm import squared_distances
 from lmfcn.util.tensor_files import FileError
 from small_trunk import SmallTrunk, trunk_classifier, trunk_images
 
@@ -31,10 +29,10 @@ def clouds(random):
 
 def test_planted_errors_come_first(clouds):
     latents, labels = clouds
-    found = audit(latents, labels)
+    found = audit(latents, labels, near_identical=[(10, 61), (50, 60)])
     assert set(found.order[:4].tolist()) == {3, 25, 10, 61}
-    assert {3, 25, 10, 61} <= set(found.suspects.tolist())
-    assert len(found.suspects) < 10
+    assert {3, 25, 10, 61} <= set(found.disagreeing.tolist())
+    assert len(found.disagreeing) < 10
     assert found.classes[found.likeliest[[3, 25]]].tolist() == ["a", "b"]
     assert found.misclassified[[3, 25]].tolist() == [1.0, 1.0]
     assert found.bounded[[3, 25]].all()
@@ -43,8 +41,8 @@ def test_planted_errors_come_first(clouds):
 
 def test_copies_are_found_and_those_of_another_class_come_before_all(clouds):
     latents, labels = clouds
-    found = audit(latents, labels)
-    assert sorted(found.near_identical) == [(10, 61), (50, 60)]
+    found = audit(latents, labels, near_identical=[(10, 61), (50, 60)])
+    assert found.near_identical == [(10, 61), (50, 60)]
     assert np.flatnonzero(found.conflicting).tolist() == [10, 61]
     assert found.near_identical_to[[10, 61, 50, 60, 0]].tolist() == [61, 10, 60, 50, -1]
     assert set(found.order[:2].tolist()) == {10, 61}
@@ -64,7 +62,7 @@ def test_two_classes(clouds):
     latents, labels = clouds
     two = labels != "c"
     found = audit(latents[two], labels[two])
-    names = np.flatnonzero(two)[found.suspects]
+    names = np.flatnonzero(two)[found.disagreeing]
     assert 3 in names
     assert found.bounded[np.flatnonzero(np.flatnonzero(two) == 3)].all()
 
@@ -77,7 +75,7 @@ def test_groups_are_held_out_together(random):
     groups = [*range(40), 40, 40, 40]
     ungrouped, grouped = audit(latents, labels), audit(latents, labels, groups)
     assert grouped.given_probability[40:].max() < ungrouped.given_probability[40:].min()
-    assert set(grouped.suspects.tolist()) >= {40, 41, 42}
+    assert set(grouped.disagreeing.tolist()) >= {40, 41, 42}
 
 
 def test_a_class_that_cannot_be_held_out_has_no_probabilities(random):
@@ -86,35 +84,47 @@ def test_a_class_that_cannot_be_held_out_has_no_probabilities(random):
     found = audit(latents, ["a"] * 10 + ["b"] * 10 + ["c"] * 2, groups)
     assert np.isnan(found.given_probability[20:]).all()
     assert found.likeliest[20:].tolist() == [2, 2]
-    assert not set(found.suspects.tolist()) & {20, 21}
+    assert not set(found.disagreeing.tolist()) & {20, 21}
     assert set(found.order[-2:].tolist()) == {20, 21}
 
 
-def near_identical(points, numbers=None):
-    squared = squared_distances(torch.tensor(points)[:, None])
-    groups, nearest = find_near_identical(squared, np.zeros(len(points), int) if numbers is None else np.array(numbers))
-    return groups, nearest.tolist()
+def test_the_nearest_near_identical_image_by_hand():
+    """Of three near-identical images, one of another class is preferred, then the nearest latent."""
+    latents = np.array([[0.0], [5.0], [5.4], [5.1], [9.0], [9.1], [13.0], [1.0]])
+    groups = [(1, 2, 3), (4, 5)]
+    same = audit(latents, list("aaaabbbb"), near_identical=groups)
+    assert same.near_identical_to.tolist() == [-1, 3, 3, 1, 5, 4, -1, -1]
+    assert not same.conflicting.any()
+    other = audit(latents, list("aababbab"), near_identical=groups)
+    assert other.near_identical_to.tolist() == [-1, 2, 3, 2, 5, 4, -1, -1]
+    assert np.flatnonzero(other.conflicting).tolist() == [1, 2, 3]
 
 
-def test_near_identical_pairs_by_hand():
-    # The (lower) median nearest-neighbour distance is 0.01 first, then 1.
-    assert near_identical([0.0, 1.0, 1.01, 3.0, 3.0, 5.0])[0] == [(3, 4)]
-    assert near_identical([0.0, 1.0, 1.01, 3.0, 5.0, 8.0])[0] == [(1, 2)]
+def test_near_identical_images_are_held_out_together_with_their_groups(clouds):
+    latents, labels = clouds
+    together = audit(latents, labels, near_identical=[(50, 60)])
+    grouped = audit(latents, labels, [*range(60), 50, 61])
+    assert np.array_equal(together.probabilities, grouped.probabilities)
+    apart = audit(latents, labels, near_identical=[(50, 60)], split_duplicates=True)
+    assert np.array_equal(apart.probabilities, audit(latents, labels).probabilities)
+    assert apart.near_identical_to[50] == 60
 
 
-def test_near_identical_groups_by_hand():
-    points = [0.0, 5.0, 5.05, 5.11, 9.0, 9.01, 13.0, 17.0, 21.0, 25.0, 29.0]
-    groups, nearest = near_identical(points)
-    assert groups == [(4, 5), (1, 2, 3)]
-    assert nearest == [-1, 2, 1, 2, 5, 4, -1, -1, -1, -1, -1]
-    assert near_identical(points, [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0])[1][:4] == [-1, 3, 3, 2]  # another class first
-
-
-def test_many_equal_latents_are_one_group():
-    found = audit(np.repeat([[0.0], [1.0], [2.0]], [300, 1, 1], axis=0), ["a"] * 299 + ["b"] + ["a", "b"])
-    assert found.near_identical == [tuple(range(300))]
-    assert found.near_identical_to[[0, 298, 299]].tolist() == [299, 299, 0]
-    assert found.conflicting[:300].all()
+def test_the_accuracy_is_stated_and_a_low_one_is_warned_of(clouds, random):
+    latents, labels = clouds
+    found = audit(latents, labels)
+    right = found.likeliest == found.numbers
+    recalls = [right[found.numbers == number].mean() for number in range(3)]
+    assert found.balanced_accuracy == pytest.approx(np.mean(recalls))
+    assert not found.is_weak
+    assert describe_accuracy(found) == [
+        f"Cross-validated balanced accuracy {np.mean(recalls):.3f} with 3 classes, by the labels as they are."
+    ]
+    noise = audit(random.normal(size=(60, 4)), np.repeat(["a", "b", "c"], 20))
+    assert noise.is_weak
+    assert (
+        "That is low (below 0.9): most of the images below are errors of the classifier" in describe_accuracy(noise)[1]
+    )
 
 
 def test_wrong_use():
@@ -131,7 +141,7 @@ def test_wrong_use():
 def test_words_and_table(clouds, tmp_path):
     latents, labels = clouds
     names = [f"{i}.png" for i in range(62)]
-    audited = NamedAudit(audit(latents, labels), names, "")
+    audited = NamedAudit(audit(latents, labels, near_identical=[(10, 61), (50, 60)]), names, "")
     (first, *_) = describe_issues(audited, 3)
     assert first.startswith("looks like a (0.")
     assert "violates the margin" in describe_issues(audited, 3)
@@ -146,8 +156,12 @@ def test_words_and_table(clouds, tmp_path):
     by_name = {row["path"]: row for row in rows}
     assert by_name["10.png"]["twin"] == "61.png"
     assert by_name["10.png"]["twin_label"] == "b"
-    assert (by_name["3.png"]["label"], by_name["3.png"]["likeliest"], by_name["3.png"]["suspect"]) == ("b", "a", "yes")
-    assert {row["suspect"] for row in rows} == {"yes", "no"}
+    assert (by_name["3.png"]["label"], by_name["3.png"]["likeliest"], by_name["3.png"]["disagrees"]) == (
+        "b",
+        "a",
+        "yes",
+    )
+    assert {row["disagrees"] for row in rows} == {"yes", "no"}
     assert float(by_name["3.png"]["probability"]) == pytest.approx(audited.found.given_probability[3], abs=1e-4)
 
 
@@ -160,7 +174,7 @@ def test_latents_of_a_model_with_a_trunk_show_a_planted_error(tmp_path):
     latents, origin = latents_for_audit(images, path, device="cpu", network=SmallTrunk())
     assert latents.shape == (30, trunk_classifier().model_.networks.n_latents)
     assert str(path) in origin
-    assert audit(latents, labels).suspects[0] == 4
+    assert audit(latents, labels).disagreeing[0] == 4
     with pytest.raises(FileError, match="needs the frozen network 'SmallTrunk'"):
         latents_for_audit(images, path, device="cpu")
 

@@ -4,11 +4,14 @@ import pytest
 from lmfcn import LMFCNClassifier, Recipe
 from lmfcn.data.collection import ImageCollection
 from lmfcn.predict.evaluation import (
+    Estimate,
+    TrainingCopies,
+    accuracy_without,
     balanced_recall,
     class_numbers_of,
-    count_training_images,
     evaluate,
     evaluate_predictions,
+    find_training_copies,
 )
 
 
@@ -86,12 +89,46 @@ def test_held_out_images_tell_what_the_record_says(fitted, textures):
 
 
 def test_training_images_are_recognised(fitted, textures):
-    new = 255 - textures[0][:3]
-    images = ImageCollection(np.concatenate([textures[0][:5], new]))
-    assert count_training_images(fitted.model_, images) == 5
-    fitted.model_.record["image_digests"], kept = "no digests", fitted.model_.record["image_digests"]
-    assert count_training_images(fitted.model_, images) is None
-    fitted.model_.record["image_digests"] = kept
+    darker, new = textures[0][5:7] // 2, 255 - textures[0][:3]
+    images = ImageCollection(np.concatenate([textures[0][:5], darker, new]))
+    found = find_training_copies(fitted.model_, images)
+    assert found.exact.tolist() == [True] * 5 + [False] * 5
+    assert found.near.tolist() == [True] * 7 + [False] * 3
+    record = dict(fitted.model_.record)
+    del fitted.model_.record["image_hashes"]  # as in a file of an earlier version
+    old = find_training_copies(fitted.model_, images)
+    assert (old.complete, old.near.tolist()) == (False, found.exact.tolist())
+    fitted.model_.record["image_digests"] = "no digests"
+    assert find_training_copies(fitted.model_, images) is None
+    fitted.model_.record.update(record)
+
+
+def test_accuracy_without_some_images_by_hand():
+    predicted = np.eye(2)[[0, 0, 1, 1]]  # right, right, wrong, right
+    numbers = np.array([0, 0, 0, 1])
+    found = accuracy_without(np.array([True, False, False, False]), numbers, predicted)
+    assert (found.value, found.n) == (0.75, 3)
+    assert accuracy_without(np.full(4, False), numbers, predicted) is None
+    assert accuracy_without(np.full(4, True), numbers, predicted) is None
+
+
+@pytest.mark.parametrize(
+    ("exact", "near", "without", "sentence"),
+    [
+        (0, 0, None, "None of the 4 images has a near-identical training image."),
+        (0, 1, Estimate(0.75, 0.5, 1, 3), "1 of the 4 images has a near-identical training image; without them the"),
+        (
+            1,
+            2,
+            Estimate(0.5, 0.25, 1, 2),
+            "an exact copy; without them the balanced accuracy is 0.500 (0.250 to 1.000)",
+        ),
+        (4, 4, None, "4 of the 4 images have a near-identical training image, 4 of them an exact copy; on new images"),
+    ],
+)
+def test_copies_of_training_images_in_words(exact, near, without, sentence):
+    copies = TrainingCopies(np.arange(4) < exact, np.arange(4) < near)
+    assert sentence in copies.sentence(without)
 
 
 def test_training_images_are_recognised_in_a_collection_with_a_color(random):
@@ -100,7 +137,8 @@ def test_training_images_are_recognised_in_a_collection_with_a_color(random):
     model = (
         LMFCNClassifier(epochs=1, latent_dim=2, widths=(4,), recipe=Recipe(passes=1), random_state=0).fit(train).model_
     )
-    assert count_training_images(model, ImageCollection(pixels[:5], color="rgb")) == 5
+    found = find_training_copies(model, ImageCollection(pixels[:5], color="rgb"))
+    assert found.exact.sum() == found.near.sum() == 5
 
 
 def test_labels_are_compared_as_text(fitted, textures):

@@ -38,7 +38,7 @@ def test_the_verdict_comes_first_and_the_winner_is_marked(page, outcome):
 def test_a_reader_finds_data_parameters_versions_and_the_command(page):
     assert '<th scope="row">bark &amp; co</th><td>20</td>' in page
     assert "image 0 and image 1 (identical files)" in page
-    assert "Groups of images that are the same or nearly the same: 1; " in page
+    assert "Images that are the same as another or nearly the same: 2 in 1 group." in page
     assert '<tr><th scope="row">C</th><td>10</td></tr>' in page
     assert ">verbose</th>" not in page
     assert "<code>lmfcn compare cloth</code>" in page

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from lmfcn.data.collection import ImageCollection
-from lmfcn.report.training_page import doubtful_labels
+from lmfcn.report.training_page import audit_training_images, doubtful_labels
 
 
 class Straight:
@@ -29,7 +29,7 @@ def test_the_planted_label_comes_first(random):
     train = collection([*low, *high], ["low"] * 10 + ["high"] * 10 + ["low"])
     validation = collection(low[:4] + 1, ["low"] * 4)
     trained = SimpleNamespace(classifier=Straight(), parts=SimpleNamespace(train=train, validation=validation))
-    name, label, looks_like, reason = doubtful_labels(trained)[0]
+    name, label, looks_like, reason = doubtful_labels(audit_training_images(trained))[0]
     assert (name, label, looks_like) == (train.paths[20], "low", "high")
     assert reason.startswith("looks like high (0.")
 

@@ -1,5 +1,6 @@
 """`lmfcn compare`: measure all methods that can run on repeated splits of the user's own images."""
 
+import copy
 import csv
 import io
 import json
@@ -64,6 +65,10 @@ class Request:
         Address of a dask scheduler; its workers then do the runs.
     weights : mapping of paths
         Files for pretrained networks, by method; these methods run too.
+    groups_from : str or None
+        Pattern that finds the groups in the names of the files.
+    split_duplicates : bool
+        Whether a split may separate near-identical images.
     """
 
     data: Path
@@ -78,6 +83,8 @@ class Request:
     jobs: int = 1
     scheduler: str | None = None
     weights: Mapping[str, Path] = field(default_factory=dict)
+    groups_from: str | None = None
+    split_duplicates: bool = False
 
     @property
     def seeds(self) -> range:
@@ -96,6 +103,8 @@ class Request:
         words += [] if self.color == "keep" else ["--color", self.color]
         words += [] if self.seed == 0 else ["--seed", str(self.seed)]
         words += ["--ignore-split"] if self.ignore_split else []
+        words += [] if self.groups_from is None else ["--groups-from", self.groups_from]
+        words += ["--split-duplicates"] if self.split_duplicates else []
         words += ["--quick"] if self.quick else []
         words += [] if self.jobs == 1 else ["--jobs", str(self.jobs)]
         return shlex.join([*words, *([] if self.scheduler is None else ["--scheduler", self.scheduler])])
@@ -115,7 +124,9 @@ def prepare(request: Request, changes: Changes | None = None, *, verbose: bool =
     methods = choose_methods([*request.methods, *request.weights])
     weights = _weights(request)
     images = _images(request)
-    data = inspect_images(images, request.seeds, verbose=verbose)
+    data = inspect_images(images, request.seeds, split_duplicates=request.split_duplicates, verbose=verbose)
+    images = copy.copy(images)
+    images.groups = data.groups
     if changes is None:
         changes = QUICK_CHANGES if request.quick else CHANGES
     changes = {**changes, **{method: {**changes.get(method, {}), "weights": path} for method, path in weights.items()}}
@@ -139,7 +150,13 @@ def _name(data: Path) -> str:
 
 
 def _images(request: Request) -> ImageCollection:
-    images = open_images(request.data, size=request.size, color=request.color, ignore_split=request.ignore_split)
+    images = open_images(
+        request.data,
+        size=request.size,
+        color=request.color,
+        ignore_split=request.ignore_split,
+        group_pattern=request.groups_from,
+    )
     if request.quick and request.size is None and images.sizes().max() > QUICK_SIZE:
         return images.resized(QUICK_SIZE)
     return images
@@ -154,7 +171,7 @@ class Comparison:
     name : str
         Name of the collection in runs and tables.
     images : ImageCollection
-        With labels, and groups if there are any.
+        With labels, and the groups that every split keeps together.
     data : DataSummary
     methods : sequence of str
         Methods that can run; `left_out` has the reasons why others cannot.
@@ -227,7 +244,8 @@ class Comparison:
         if runs and runs[0].split != split_images(self.images, runs[0].seed).fingerprint():
             raise ValueError(
                 f"{self.output} holds runs of other images, labels, groups or sizes than {self.name!r} has now; give"
-                " another --output, or the data as they were."
+                " another --output, or the data as they were. Near-identical images stay together now; runs of earlier"
+                " versions go on with --split-duplicates."
             )
 
 
@@ -299,7 +317,7 @@ class Outcome:
         if self.comparison.data.found.groups_per_class is None:
             remarks.append(
                 "The images have no groups. If several come from one patient, slide or sheet, a column 'group' in a"
-                " table keeps them on one side; without it all test accuracies are too good."
+                " table, or --groups-from, keeps them on one side; without it all test accuracies are too good."
             )
         return remarks
 

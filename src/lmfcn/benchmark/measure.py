@@ -126,11 +126,14 @@ def _lmfcn_parameters(estimator: LMFCNClassifier) -> dict[str, Any]:
     values = asdict(recipe.for_data(2, has_validation=True))
     others = ("class_weight", "validation_fraction", "image_shape")
     return {
-        **{name: value for name, value in values.items() if name not in ("balanced", "prior_shift")},
+        **{
+            name: value for name, value in values.items() if name not in ("balanced", "prior_shift", "split_duplicates")
+        },
         **{name: getattr(estimator, name) for name in others},
         "strategy": recipe.strategy,
         "preset": "paper" if estimator.recipe == "paper" else None,
-        # The first digests were made before there was a choice.
+        # The first digests were made before there were these choices.
+        **({"split_duplicates": True} if recipe.split_duplicates else {}),
         **({} if estimator.network == TEXTURE_FCN else {"network": str(estimator.network)}),
     }
 

@@ -13,10 +13,10 @@ from lmfcn.data.collection import ImageCollection
 from lmfcn.data.datasets import make_gaussians
 from lmfcn.data.framing import Color
 from lmfcn.data.image_files import CollectionError
-from lmfcn.data.leaks import Inspection, describe_groups, duplicates_across, find_duplicates
+from lmfcn.data.leaks import KEPT_TOGETHER, Inspection, describe_groups, duplicates_across, find_duplicates
 from lmfcn.data.sources import open_collection
 from lmfcn.data.splits import Split, split
-from lmfcn.data.training_data import fingerprint
+from lmfcn.data.training_data import SPLIT_ANYWAY, fingerprint
 from lmfcn.util.packages import needs
 
 LUNG_CLASSES = ("lung_aca", "lung_n", "lung_scc")
@@ -197,25 +197,30 @@ class DataSummary:
         Descriptions of groups of images that are the same or nearly the same.
     n_leaks : list of int
         For each repeat, the number of these groups that are in more than one subset.
+    duplicate_sentence : str
+        How many images are the same as another or nearly the same, in the words of every command.
+    groups : array (n,) or None
+        The groups that the splits keep together: the given ones, joined with near-identical images.
     """
 
     found: Inspection
     size: int | None
     duplicates: list[str]
     n_leaks: list[int]
+    duplicate_sentence: str = ""
+    groups: np.ndarray | None = None
 
     @property
     def leak_sentence(self) -> str:
         """A sentence about whether test images may also be training images."""
-        if not self.duplicates:
+        if not self.duplicate_sentence:
             return "No image is the same or nearly the same as another."
-        groups = f"Groups of images that are the same or nearly the same: {len(self.duplicates)}"
         most = max(self.n_leaks)
         if most == 0:
-            return f"{groups}; none is in more than one part of a split."
+            return f"{self.duplicate_sentence} {KEPT_TOGETHER}"
         return (
-            f"{groups}; up to {most} of them {'is' if most == 1 else 'are'} in more than one part of a split, so that"
-            " test accuracies may be too good. Remove duplicates, or give images that belong together the same group."
+            f"{self.duplicate_sentence} Up to {most} of the groups {'is' if most == 1 else 'are'} in more than one part"
+            " of a split, so that test accuracies may be too good; leave out --split-duplicates to keep them together."
         )
 
 
@@ -227,7 +232,12 @@ def check_classes(path: Path, labels: np.ndarray) -> None:
 
 
 def open_images(
-    path: Path, *, size: int | None = None, color: Color = "keep", ignore_split: bool = False
+    path: Path,
+    *,
+    size: int | None = None,
+    color: Color = "keep",
+    ignore_split: bool = False,
+    group_pattern: str | None = None,
 ) -> ImageCollection:
     """Open a labelled collection for repeated splits; one that is already split is refused.
 
@@ -240,8 +250,10 @@ def open_images(
     color : {"keep", "grey", "rgb"}, default="keep"
     ignore_split : bool, default=False
         Whether to ignore a split that comes with the collection.
+    group_pattern : str, optional
+        Pattern that finds the groups in the names of the files.
     """
-    images = open_collection(path, color=color)
+    images = open_collection(path, color=color, group_pattern=group_pattern)
     if images.labels is None:
         raise ValueError(f"{path} has no labels; a comparison needs the class of every image.")
     check_classes(path, images.labels)
@@ -264,7 +276,9 @@ def split_images(images: ImageCollection, seed: int) -> SplitData:
     return take_split(images, split_indices(images, seed))
 
 
-def inspect_images(images: ImageCollection, seeds: Sequence[int], *, verbose: bool = False) -> DataSummary:
+def inspect_images(
+    images: ImageCollection, seeds: Sequence[int], *, split_duplicates: bool = False, verbose: bool = False
+) -> DataSummary:
     """Read every image once and make every split; return a summary, or raise an error if no comparison is possible.
 
     Parameters
@@ -272,16 +286,28 @@ def inspect_images(images: ImageCollection, seeds: Sequence[int], *, verbose: bo
     images : ImageCollection
     seeds : sequence of int
         One for each repeat.
+    split_duplicates : bool, default=False
+        Whether a split may separate near-identical images.
     verbose : bool, default=False
         Show a progress bar.
     """
-    splits = [split_indices(images, seed) for seed in seeds]
+    _make_splits(images, seeds)  # refuses bad groups before the images are read
     images.pixel_format()
     height, width = images.sizes().min(axis=0).tolist()
     check_smallest_side(height, width)
     duplicates = find_duplicates(images, verbose=verbose)
     if duplicates.unreadable:
         raise CollectionError(duplicates.unreadable)
-    n_leaks = [len(duplicates_across(duplicates, indices, len(images)).all_groups) for indices in splits]
+    joined = images if split_duplicates else duplicates.keep_together(images)
+    splits = _make_splits(joined, seeds, joined=joined.groups is not images.groups)
+    n_leaks = [len(duplicates_across(duplicates, indices, len(images)).connected) for indices in splits]
     size = None if images.preprocessing.size is None else images.preprocessing.size[0]
-    return DataSummary(images.summary(), size, describe_groups(images, duplicates), n_leaks)
+    lines = describe_groups(images, duplicates)
+    return DataSummary(images.summary(), size, lines, n_leaks, duplicates.sentence, joined.groups)
+
+
+def _make_splits(images: ImageCollection, seeds: Sequence[int], *, joined: bool = False) -> list[Split]:
+    try:
+        return [split_indices(images, seed) for seed in seeds]
+    except ValueError as error:
+        raise ValueError(f"{error} {SPLIT_ANYWAY}" if joined else str(error)) from error

@@ -1,4 +1,4 @@
-"""`lmfcn audit`: find training images that are likely mislabelled or duplicated."""
+"""`lmfcn audit`: rank training images by how doubtful their labels are."""
 
 import shlex
 import sys
@@ -9,7 +9,7 @@ import typer
 from typer import Option
 
 from lmfcn.cli.console import CommandConsole, format_count, write_report
-from lmfcn.cli.options import Color, Data, Device, Quiet, Size
+from lmfcn.cli.options import Color, Data, Device, GroupsFrom, Quiet, Size, SplitDuplicates
 
 if TYPE_CHECKING:
     from lmfcn.data.collection import ImageCollection
@@ -32,15 +32,19 @@ def audit(
     quick: Annotated[
         bool, Option("--quick", help="Untrained network: seconds instead of minutes, finds less.")
     ] = False,
+    groups_from: GroupsFrom = None,
+    split_duplicates: SplitDuplicates = False,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
-    """Find training images that are likely mislabelled or duplicated.
+    """Rank training images by how doubtful their labels are.
 
-    Support vector machines that were not trained on an image predict its class; images of one group stay together.
-    The exit code is 0 whatever is found.
+    Support vector machines that were not trained on an image predict its class; images of one group and near-identical
+    images are held out together. The first line says how well they predict: with a low accuracy, most disagreements
+    are their own errors. The exit code is 0 whatever is found.
     """
     from lmfcn.compute.resources import reuse_freed_memory
+    from lmfcn.data.leaks import KEPT_TOGETHER, MAY_BE_SPLIT, find_duplicates
     from lmfcn.explain.audit import NamedAudit, latents_for_audit, write_audit_table
     from lmfcn.explain.audit import audit as audit_latents
     from lmfcn.report import audit_report_writer
@@ -49,20 +53,28 @@ def audit(
     reuse_freed_memory()
     if quick and model is not None:
         raise ValueError("--quick uses an untrained network and --model your own; give only one of them.")
-    images = _open_images(data, size, color, has_model=model is not None)
+    images = _open_images(data, size, color, groups_from, has_model=model is not None)
     with create_folder(output):
         with CommandConsole(quiet or model is None).show_status(f"Encoding {format_count(len(images), 'image')}"):
             latents, origin = latents_for_audit(images, model, seed, device, quick=quick, verbose=not quiet)
-        found = audit_latents(latents, images.labels, images.groups, verbose=not quiet)
+        duplicates = find_duplicates(images, verbose=not quiet)
+        found = audit_latents(
+            *(latents, images.labels, images.groups),
+            near_identical=duplicates.connected,
+            split_duplicates=split_duplicates,
+            verbose=not quiet,
+        )
     audited = NamedAudit(found, images.paths, origin)
     write_audit_table(audited, output / "audit.csv")
-    _print_result(audited)
+    _print_result(audited, f"{duplicates.sentence} {MAY_BE_SPLIT if split_duplicates else KEPT_TOGETHER}")
     typer.echo(f"Table: {output / 'audit.csv'}")
     page, command = output / "audit.html", shlex.join(["lmfcn", *sys.argv[1:]])
     typer.echo(write_report(audit_report_writer, page, audited, images, command, page))
 
 
-def _open_images(data: Path, size: int | None, color: str, *, has_model: bool) -> "ImageCollection":
+def _open_images(
+    data: Path, size: int | None, color: str, groups_from: str | None, *, has_model: bool
+) -> "ImageCollection":
     from lmfcn.benchmark.tasks import check_classes
     from lmfcn.data.sources import open_collection
     from lmfcn.util.checks import check_choice
@@ -72,23 +84,27 @@ def _open_images(data: Path, size: int | None, color: str, *, has_model: bool) -
         raise ValueError(
             "--size and --color apply to a new training; a given model converts images itself. Leave them out."
         )
-    images = open_collection(data, color=color)
+    images = open_collection(data, color=color, group_pattern=groups_from)
     if images.labels is None:
         raise ValueError(f"{data} has no labels; an audit needs the class of every image.")
     check_classes(data, images.labels)
     return images if size is None else images.resized(size)
 
 
-def _print_result(audited: "NamedAudit") -> None:
-    from lmfcn.explain.audit import describe_issues, group_noun
+def _print_result(audited: "NamedAudit", duplicates: str) -> None:
+    from lmfcn.explain.audit import describe_accuracy, describe_issues
 
     found = audited.found
-    suspects = found.suspects.tolist()
-    groups = format_count(len(found.near_identical), f"near-identical {group_noun(found.near_identical)}")
-    typer.echo(f"{format_count(len(found), 'image')}, {format_count(len(suspects), 'doubtful label')}, {groups}")
-    for rank, position in enumerate(suspects[:_SHOWN], start=1):
+    for sentence in describe_accuracy(found):
+        typer.echo(sentence)
+    if found.near_identical:
+        typer.echo(duplicates)
+    ranked = found.disagreeing.tolist()
+    counts = f"{len(ranked)} of {format_count(len(found), 'image')} {'looks' if len(ranked) == 1 else 'look'}"
+    typer.echo(f"{counts} like another class{'; labels to look at first:' if ranked else '.'}")
+    for rank, position in enumerate(ranked[:_SHOWN], start=1):
         label = found.classes[found.numbers[position]]
         issues = "; ".join(describe_issues(audited, position))
         typer.echo(f"{rank:3d}. {audited.names[position]}, labelled {label}: {issues}")
-    if len(suspects) > _SHOWN:
-        typer.echo(f"     ... and {len(suspects) - _SHOWN} more")
+    if len(ranked) > _SHOWN:
+        typer.echo("     ... and so on; audit.csv ranks all images")

@@ -10,7 +10,7 @@ from rich.console import Console
 from typer import Option
 
 from lmfcn.cli.console import write_report
-from lmfcn.cli.options import Color, Data, Size
+from lmfcn.cli.options import Color, Data, GroupsFrom, Size, SplitDuplicates
 
 if TYPE_CHECKING:
     from lmfcn.benchmark.comparison import Comparison, Outcome
@@ -41,6 +41,8 @@ def compare(
     color: Color = "keep",
     seed: Annotated[int, Option(min=0, help="Seed of the first repeat; the others follow it.")] = 0,
     ignore_split: Annotated[bool, Option("--ignore-split", help="Ignore the split in DATA.")] = False,
+    groups_from: GroupsFrom = None,
+    split_duplicates: SplitDuplicates = False,
     quick: Annotated[
         bool, Option("--quick", help="Few epochs and small images: a first impression, not a result.")
     ] = False,
@@ -52,10 +54,10 @@ def compare(
 ) -> None:
     """Compare LMFCN with other methods on your own images.
 
-    All methods get the same random splits (60 % training, 20 % validation, 20 % test; groups stay together) and are
-    tested once per repeat. The baselines are tuned first. After an interruption, or with more repeats or methods, the
-    same command continues. Every run uses one thread, so that results do not depend on the machine; --jobs or
-    --scheduler uses more cores. The exit code is 1 if a training failed, 130 after an interruption.
+    All methods get the same random splits (60 % training, 20 % validation, 20 % test; groups and near-identical images
+    stay together) and are tested once per repeat. The baselines are tuned first. After an interruption, or with more
+    repeats or methods, the same command continues. Every run uses one thread, so that results do not depend on the
+    machine; --jobs or --scheduler uses more cores. The exit code is 1 if a training failed, 130 after an interruption.
     """
     from lmfcn.benchmark.comparison import Outcome, Request, prepare, write_results
     from lmfcn.benchmark.measure import DEFAULT_METHODS
@@ -82,6 +84,8 @@ def compare(
         jobs,
         scheduler,
         {method: path for method, path in weights.items() if path is not None},
+        groups_from,
+        split_duplicates,
     )
     with create_folder(output):
         comparison = prepare(request, verbose=not quiet)
@@ -98,7 +102,7 @@ def compare(
 def _print_notes(comparison: "Comparison") -> None:
     for method, reason in comparison.left_out.items():
         typer.echo(f"{method} is left out: {reason}")
-    if any(comparison.data.n_leaks):
+    if comparison.data.duplicate_sentence:
         typer.echo(f"Note: {comparison.data.leak_sentence}")
 
 

@@ -3,19 +3,20 @@
 import csv
 import io
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Option
 
 from lmfcn.cli.console import CommandConsole, print_accuracy, print_calibration, print_confusion
-from lmfcn.cli.options import AsJson, ConfigFile, Data, Device, ModelFile, Quiet, SaveConfig, save_config
+from lmfcn.cli.options import AsJson, ConfigFile, Data, Device, GroupsFrom, ModelFile, Quiet, SaveConfig, save_config
 
 if TYPE_CHECKING:
     import numpy as np
 
     from lmfcn.data.collection import ImageCollection
     from lmfcn.model import TextureModel
+    from lmfcn.predict.evaluation import Estimate, TrainingCopies
 
 
 def evaluate(
@@ -28,6 +29,7 @@ def evaluate(
     groups: Annotated[
         str | None, Option(metavar="COLUMN", help="Column of DATA with groups that belong together.")
     ] = None,
+    groups_from: GroupsFrom = None,
     skip_bad: Annotated[bool, Option("--skip-bad", help="Leave out files that cannot be read.")] = False,
     csv_file: Annotated[Path | None, Option("--csv", metavar="FILE", help="Write one line per image.")] = None,
     device: Device = "auto",
@@ -38,11 +40,11 @@ def evaluate(
 ) -> None:
     """Measure how well a model predicts labelled images that it was not trained on.
 
-    Accuracies have 95 % intervals, in which images of one group count as one sample. A note says if images were used
-    in the training of the model.
+    Accuracies have 95 % intervals, in which images of one group count as one sample. A line says how many of the images
+    have a near-identical training image, and the accuracy without them.
     """
     from lmfcn.model_file import load
-    from lmfcn.predict.evaluation import class_numbers_of, count_training_images, evaluate_predictions
+    from lmfcn.predict.evaluation import accuracy_without, class_numbers_of, evaluate_predictions, find_training_copies
     from lmfcn.user_training import check_readable
     from lmfcn.util.files import check_writable
 
@@ -51,41 +53,61 @@ def evaluate(
         check_writable(csv_file)
     save_config(context, save_config_to)
     console, loaded = CommandConsole(quiet, as_json), load(model, device)
-    images, name = _open_part(loaded, data, groups, part)
+    images, name = _open_part(loaded, data, part, group_column=groups, group_pattern=groups_from)
     images = check_readable(images, skip_bad=skip_bad, verbose=not quiet)
     for error in images.left_out:
         console.note(f"Left out: {error}")
     predicted = loaded.predict_proba(images)
-    evaluation = evaluate_predictions(loaded, class_numbers_of(loaded, images.labels), predicted, images.groups)
-    n_known = count_training_images(loaded, images)
+    numbers = class_numbers_of(loaded, images.labels)
+    evaluation = evaluate_predictions(loaded, numbers, predicted, images.groups)
+    copies = find_training_copies(loaded, images)
+    without = None if copies is None else accuracy_without(copies.near, numbers, predicted, images.groups)
     if csv_file is not None:
         _write_csv(csv_file, loaded, images, predicted)
-    if n_known:
-        console.note(f"Note: {_known_sentence(n_known, len(images))}")
-    print_accuracy(console, evaluation, "image" if name == "all" else f"{name} image")
+    noun = "image" if name == "all" else f"{name} image"
+    print_accuracy(console, evaluation, noun)
+    _print_copies(console, copies, without, noun)
     print_confusion(console, evaluation)
     print_calibration(console, evaluation)
-    console.print_json({"model": str(model), "part": name, "n_training_images": n_known, **evaluation.as_dict()})
+    values = {"model": str(model), "part": name, **_copies_values(copies, without)}
+    console.print_json({**values, **evaluation.as_dict()})
 
 
 def _open_part(
-    loaded: "TextureModel", data: Path, groups: str | None, part: str | None
+    loaded: "TextureModel", data: Path, part: str | None, **groups: str | None
 ) -> "tuple[ImageCollection, str]":
     """Return the images of a part in the form of the model, and the name of the part."""
     from lmfcn.data.sources import open_collection
     from lmfcn.predict.evaluation import class_numbers_of
     from lmfcn.user_training import select_part
 
-    images, name = select_part(open_collection(data, group_column=groups), part)
+    images, name = select_part(open_collection(data, **groups), part)
     class_numbers_of(loaded, images.labels)  # refuses unknown labels before images are read
     return images.preprocessed_for_model(loaded.form.preprocessing), name
 
 
-def _known_sentence(n_known: int, n_images: int) -> str:
-    return (
-        f"{n_known} of the {n_images} images were among the training or validation images of the model;"
-        " on new images it may be worse."
-    )
+def _print_copies(
+    console: CommandConsole, copies: "TrainingCopies | None", without: "Estimate | None", noun: str
+) -> None:
+    if copies is None:
+        console.note("Note: The model file does not say which images the model was trained on.")
+        return
+    console.print_result(copies.sentence(without, noun))
+    if not copies.complete:
+        console.note(
+            "Note: The model file is of an earlier version and holds no perceptual hashes, so that only exact copies"
+            " of training images were found. Train again to find near-identical ones."
+        )
+
+
+def _copies_values(copies: "TrainingCopies | None", without: "Estimate | None") -> dict[str, Any]:
+    if copies is None:
+        return {"n_training_images": None, "n_near_training_images": None, "balanced_accuracy_without_them": None}
+    return {
+        "n_training_images": int(copies.exact.sum()),
+        "n_near_training_images": int(copies.near.sum()) if copies.complete else None,
+        "balanced_accuracy_without_them": None if without is None else vars(without),
+    }
 
 
 def _write_csv(path: Path, loaded: "TextureModel", images: "ImageCollection", predicted: "np.ndarray") -> None:

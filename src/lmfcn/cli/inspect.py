@@ -8,7 +8,7 @@ import typer
 from typer import Option
 
 from lmfcn.cli.console import CommandConsole, format_count
-from lmfcn.cli.options import AsJson, Data, Quiet
+from lmfcn.cli.options import AsJson, Data, GroupsFrom, Quiet
 
 if TYPE_CHECKING:
     from lmfcn.data.leaks import Inspection
@@ -22,6 +22,7 @@ def inspect(
     headers_only: Annotated[
         bool, Option("--headers-only", help="Do not decode images; duplicates are not found.")
     ] = False,
+    groups_from: GroupsFrom = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -33,10 +34,11 @@ def inspect(
     from lmfcn.data.sources import open_collection
 
     console = CommandConsole(quiet, as_json)
-    found = inspect_images(open_collection(data), pixels=not headers_only, verbose=not quiet)
+    found = inspect_images(open_collection(data, group_pattern=groups_from), pixels=not headers_only, verbose=not quiet)
     _print_result(console, found)
     if found.fit_for_training:
-        console.suggest(f"lmfcn train {shlex.quote(str(data))} -o model.lmfcn")
+        more = [] if groups_from is None else ["--groups-from", groups_from]
+        console.suggest(shlex.join(["lmfcn", "train", str(data), *more, "-o", "model.lmfcn"]))
     console.print_json(_json_values(found))
     raise typer.Exit(0 if found.fit_for_training else 1)
 
@@ -66,6 +68,7 @@ def _json_values(found: "Inspection") -> dict[str, Any]:
         "fit_for_training": found.fit_for_training,
         **{name: getattr(found, name) for name in counts},
         "duplicates": found.duplicates,
+        "n_near_identical": found.n_near_identical,
         "doubts": found.warnings,
         "problems": found.problems,
         "unreadable": [str(error) for error in found.unreadable],

@@ -37,6 +37,18 @@ GalleryFile = Annotated[
     Path | None, Option(metavar="FILE", help="Gallery of training images; by default the one beside MODEL.")
 ]
 Device = Annotated[str, Option(metavar="NAME", help="Device: auto, cpu, cuda, mps, ...")]
+GroupsFrom = Annotated[
+    str | None,
+    Option(
+        "--groups-from",
+        metavar="PATTERN",
+        help=r"Regular expression for file names; what its brackets hold is the group, as in 'exp\d+_num_(\d+)'.",
+    ),
+]
+SplitDuplicates = Annotated[
+    bool,
+    Option("--split-duplicates", help="Near-identical images may be on both sides of a split: accuracies flatter."),
+]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress and no notes; only results and errors.")]
 AsJson = Annotated[bool, Option("--json", help="One JSON object on standard output, and nothing else there.")]
 

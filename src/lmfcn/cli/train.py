@@ -14,7 +14,7 @@ from lmfcn.cli.options import AsJson, ConfigFile, Data, Quiet, SaveConfig, save_
 if TYPE_CHECKING:
     from lmfcn.classifier import LMFCNClassifier
     from lmfcn.data.framing import Color
-    from lmfcn.user_training import SplitImages, TrainedModel
+    from lmfcn.user_training import EvaluatedPart, SplitImages, TrainedModel
 
 _DATA, _METHOD, _RUN = "Images", "Method", "Run"
 
@@ -40,6 +40,23 @@ def train(
         str | None,
         Option("--groups", metavar="COLUMN", help="Column with groups that stay together.", rich_help_panel=_DATA),
     ] = None,
+    groups_from: Annotated[
+        str | None,
+        Option(
+            "--groups-from",
+            metavar="PATTERN",
+            help=r"Pattern for file names; what its brackets hold is the group, as in 'exp\d+_num_(\d+)'.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    split_duplicates: Annotated[
+        bool,
+        Option(
+            "--split-duplicates",
+            help="Near-identical images may be on both sides of a split: accuracies flatter.",
+            rich_help_panel=_DATA,
+        ),
+    ] = False,
     size: Annotated[
         int | None, Option(min=8, metavar="PIXELS", help="Side to which all images are resized.", rich_help_panel=_DATA)
     ] = None,
@@ -126,7 +143,8 @@ def train(
 ) -> None:
     """Train on your own images; write a model, a report on its accuracy, and a gallery for explanations.
 
-    A split or groups in DATA are used: test images are only tested on, images of one group stay together. Ctrl-C stops
+    A split or groups in DATA are used: test images are only tested on, images of one group stay together, and so do
+    near-identical images. Ctrl-C stops
     training, writes the model of the selected epoch and exits with code 130; with --checkpoint the same command
     continues.
     """
@@ -152,14 +170,15 @@ def train(
             "learning_rate": learning_rate,
             "batch_size": batch_size,
             "passes": passes,
+            "split_duplicates": split_duplicates or None,
         },
     )
-    source = Source(data, size, cast("Color", color), groups, skip_bad)
+    source = Source(data, size, cast("Color", color), groups, skip_bad, groups_from)
     with create_folder(output.parent), create_folder((page or output).parent):
         for file in filter(None, (output, page)):
             check_writable(file)
         parts = open_split(source, source.with_path(val), ignore_split=ignore_split, verbose=not quiet)
-    _print_notes(console, parts)
+    _print_notes(console, parts, split_duplicates=split_duplicates)
     parameters = {
         "network": network,
         "weights": weights,
@@ -204,7 +223,9 @@ def parse_class_weight(text: str) -> Any:
     return weights
 
 
-def _print_notes(console: CommandConsole, parts: "SplitImages") -> None:
+def _print_notes(console: CommandConsole, parts: "SplitImages", *, split_duplicates: bool) -> None:
+    from lmfcn.data.leaks import KEPT_TOGETHER, MAY_BE_SPLIT
+
     counts = [
         f"{len(part)} for {what}"
         for part, what in ((parts.train, "training"), (parts.validation, "validation"), (parts.test, "the test"))
@@ -213,6 +234,8 @@ def _print_notes(console: CommandConsole, parts: "SplitImages") -> None:
     console.note(f"Images: {', '.join(counts)}")
     for error in parts.left_out:
         console.note(f"Left out: {error}")
+    if parts.duplicates.sentence:
+        console.note(f"Note: {parts.duplicates.sentence} {MAY_BE_SPLIT if split_duplicates else KEPT_TOGETHER}")
     for note in parts.notes:
         console.note(f"Note: {note}")
 
@@ -234,6 +257,10 @@ def _print_result(console: CommandConsole, trained: "TrainedModel", seconds: flo
     classifier, evaluated = trained.classifier, trained.best_evaluated
     if not console.quiet and evaluated is not None:
         print_accuracy(console, evaluated.evaluation, f"{evaluated.part} image")
+        if evaluated.copies is not None:
+            console.print_result(
+                evaluated.copies.sentence(evaluated.accuracy_without_copies, f"{evaluated.part} image")
+            )
     if not console.quiet:
         n_images = len(trained.parts.train) + len(trained.parts.validation or ())
         support = f"{format_count(len(classifier.support_), 'support vector')} of {format_count(n_images, 'image')}"
@@ -293,8 +320,18 @@ def _json_values(trained: "TrainedModel") -> dict[str, Any]:
     evaluated = {"held_out": trained.held_out, "test": trained.test}
     return {
         "information": describe_model(trained.classifier.model_),
-        **{name: None if part is None else part.evaluation.as_dict() for name, part in evaluated.items()},
+        **{name: None if part is None else _evaluated_values(part) for name, part in evaluated.items()},
+        "n_near_identical": trained.parts.duplicates.n_images,
         "left_out": [str(error) for error in trained.parts.left_out],
         "notes": trained.notes,
         "interrupted": trained.interrupted,
+    }
+
+
+def _evaluated_values(part: "EvaluatedPart") -> dict[str, Any]:
+    without = part.accuracy_without_copies
+    return {
+        **part.evaluation.as_dict(),
+        "n_near_training_images": None if part.copies is None else int(part.copies.near.sum()),
+        "balanced_accuracy_without_them": None if without is None else vars(without),
     }

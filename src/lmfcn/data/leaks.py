@@ -1,29 +1,29 @@
 """Inspect a collection, find duplicate images, and find leaks between the parts of a split."""
 
+import copy
 import hashlib
 import warnings
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from lmfcn.data.arrays import SMALLEST_SIDE
 from lmfcn.data.collection import ImageCollection
-from lmfcn.data.framing import resize_image
 from lmfcn.data.image_files import CollectionError, ImageError, ImageInfo
 from lmfcn.data.image_store import map_in_threads
+from lmfcn.data.near_duplicates import N_WORDS, Group, group_near, join_groups, perceptual_hash
 from lmfcn.data.splits import Split
 from lmfcn.util.progress import item_progress
 
-_THUMBNAIL_SIDE, _COARSE_SIDE = 32, 8
-_N_BANDS, _BAND_BITS = 4, 16  # the 64 bits of a perceptual hash
-_MAX_DIFFERENT_BITS = _N_BANDS - 1  # at least one band of bits of near-duplicates is then the same
-_MIN_CORRELATION = 0.9  # of the details of near-duplicates
-_BLOCK_SIZE = 256  # images that are compared with as many others at once
-_MAX_NAMED = 3  # files of a group in a message; the others are counted
+KEPT_TOGETHER = "They stay on one side of every split."
+"""What happens to near-identical images, unless it is switched off."""
 
-Group = tuple[int, ...]
+MAY_BE_SPLIT = "They may be on both sides of a split, so that accuracies may be too good."
+"""The same if it is switched off."""
+
+_MAX_NAMED = 3  # files of a group in a message; the others are counted
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,16 @@ class Duplicates:
         `identical_files` or `identical_pixels`.
     unreadable : list of ImageError
         Files that could not be compared.
+    blank : set of int
+        Images without any structure, such as constant ones. Equal ones need not have the same source, so that a split
+        may separate them.
     """
 
     identical_files: list[Group]
     identical_pixels: list[Group]
     near_duplicates: list[Group]
     unreadable: list[ImageError] = field(default_factory=list)
+    blank: frozenset[int] = frozenset()
 
     @property
     def all_groups(self) -> list[Group]:
@@ -56,23 +60,44 @@ class Duplicates:
         return self.identical_files + self.identical_pixels + self.near_duplicates
 
     @property
+    def connected(self) -> list[Group]:
+        """Groups of images that are linked in any way, each image in one of them: what a split keeps together."""
+        return sorted(group for group in self.largest_groups if group[0] not in self.blank)
+
+    @property
+    def largest_groups(self) -> list[Group]:
+        """All groups that are no part of another."""
+        linked = {position for group in self.near_duplicates for position in group}
+        identical = [group for group in self.identical_files + self.identical_pixels if group[0] not in linked]
+        return identical + self.near_duplicates
+
+    @property
     def n_images(self) -> int:
-        """Number of images that are in a group."""
-        return len({position for group in self.all_groups for position in group})
+        """Number of images that a split keeps together with others."""
+        return sum(map(len, self.connected))
+
+    @property
+    def sentence(self) -> str:
+        """How many images are near-identical to another, in the words of every command; empty if there are none."""
+        if not self.connected:
+            return ""
+        groups = "1 group" if len(self.connected) == 1 else f"{len(self.connected)} groups"
+        return f"Images that are the same as another or nearly the same: {self.n_images} in {groups}."
+
+    def keep_together(self, collection: ImageCollection) -> ImageCollection:
+        """Return a collection whose groups also hold these images together, so that no split separates them."""
+        joined = copy.copy(collection)
+        joined.groups = join_groups(collection.groups, self.connected, len(collection))
+        return joined
 
 
 @dataclass(frozen=True)
 class _Fingerprint:
-    """Hashes of the file and the pixels of an image, and features that small changes hardly affect.
-
-    `perceptual` is a hash of 64 bits. `details` is a thumbnail minus its coarse brightness, which many images share,
-    scaled to length 1.
-    """
+    """Hashes of the file and of the pixels of an image, and its perceptual hash (5,)."""
 
     file: bytes
     pixels: bytes
-    perceptual: int
-    details: np.ndarray
+    perceptual: np.ndarray
 
 
 @dataclass
@@ -104,14 +129,18 @@ def find_duplicates(collection: ImageCollection, *, verbose: bool = False) -> Du
 def _make_duplicates(distinct: list[_IdenticalImages], unreadable: list[ImageError]) -> Duplicates:
     """Return groups of positions from images that differ in their pixels, each with its copies."""
     repeated = [images for images in distinct if len(images.positions) > 1]
+    hashes = np.array([images.first.perceptual for images in distinct], dtype=np.uint64).reshape(-1, N_WORDS)
     return Duplicates(
         identical_files=[tuple(images.positions) for images in repeated if len(images.files) == 1],
         identical_pixels=[tuple(images.positions) for images in repeated if len(images.files) > 1],
         near_duplicates=[
             tuple(sorted(position for number in group for position in distinct[number].positions))
-            for group in _near_groups([images.first for images in distinct])
+            for group in group_near(hashes)
         ],
         unreadable=unreadable,
+        blank=frozenset(
+            position for images in distinct if not images.first.perceptual[1:].any() for position in images.positions
+        ),
     )
 
 
@@ -123,61 +152,7 @@ def _fingerprint(collection: ImageCollection, position: int) -> _Fingerprint:
     if path is not None:
         with open(path, "rb") as file:
             file_hash = hashlib.file_digest(file, "sha256").digest()
-    grey = image.astype(np.float32).mean(axis=2, keepdims=True)
-    small = resize_image(grey, (_THUMBNAIL_SIDE, _THUMBNAIL_SIDE))
-    coarse = resize_image(resize_image(small, (_COARSE_SIDE, _COARSE_SIDE)), (_THUMBNAIL_SIDE, _THUMBNAIL_SIDE))
-    rows = resize_image(grey, (8, 9))[..., 0]
-    bits = (rows[:, 1:] > rows[:, :-1]).ravel()  # the difference hash
-    detail = (small - coarse).ravel()
-    length = float(np.linalg.norm(detail))
-    perceptual = int.from_bytes(np.packbits(bits).tobytes(), "big")
-    # Half precision is enough, and a hundred thousand thumbnails take half the memory.
-    return _Fingerprint(file_hash, pixels, perceptual, (detail / max(length, 1e-6)).astype(np.float16))
-
-
-def _near_groups(images: Sequence[_Fingerprint]) -> list[list[int]]:
-    """Return groups of images that are linked by near-duplicates, ordered by their first member."""
-    textured = [
-        number for number, image in enumerate(images) if image.details.any()
-    ]  # constant images correlate with nothing
-    if not textured:
-        return []
-    perceptual = np.array([images[number].perceptual for number in textured], dtype=np.uint64)
-    details = np.stack([images[number].details for number in textured])
-    labels = np.arange(len(textured))
-    for first, second in _candidates(perceptual):
-        _merge_near_duplicates(labels, first, second, perceptual, details)
-    groups = defaultdict(list)
-    for number, label in zip(textured, labels.tolist(), strict=True):
-        groups[label].append(number)
-    return [members for members in groups.values() if len(members) > 1]
-
-
-def _candidates(perceptual: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield pairs of blocks of indices whose hashes share a band of bits."""
-    for band in range(_N_BANDS):
-        part = (perceptual >> np.uint64(band * _BAND_BITS)) & np.uint64(2**_BAND_BITS - 1)
-        order = np.argsort(part, kind="stable")
-        starts = np.flatnonzero(np.diff(part[order])) + 1
-        for members in np.split(order, starts):
-            blocks = [members[start : start + _BLOCK_SIZE] for start in range(0, len(members), _BLOCK_SIZE)]
-            if len(members) > 1:
-                yield from ((first, second) for i, first in enumerate(blocks) for second in blocks[i:])
-
-
-def _merge_near_duplicates(
-    labels: np.ndarray, first: np.ndarray, second: np.ndarray, perceptual: np.ndarray, details: np.ndarray
-) -> None:
-    """Give one label to images whose hashes differ in few bits and whose details correlate."""
-    near = np.bitwise_count(perceptual[first, None] ^ perceptual[second]) <= _MAX_DIFFERENT_BITS
-    near &= labels[first, None] != labels[second]  # skips pairs that are in one group already
-    if not near.any():
-        return
-    correlation = details[first].astype(np.float32) @ details[second].astype(np.float32).T
-    rows, columns = np.nonzero(near & (correlation > _MIN_CORRELATION))
-    for one, other in zip(first[rows].tolist(), second[columns].tolist(), strict=True):
-        if labels[one] != labels[other]:
-            labels[labels == labels[other]] = labels[one]
+    return _Fingerprint(file_hash, pixels, perceptual_hash(image))
 
 
 class LeakError(ValueError):
@@ -188,11 +163,13 @@ class LeakWarning(UserWarning):
     """The same image may be in more than one part of a split, which would make test results too good."""
 
 
-def check_split(collection: ImageCollection, parts: Split, *, verbose: bool = False) -> Duplicates:
+def check_split(
+    collection: ImageCollection, parts: Split, found: Duplicates | None = None, *, verbose: bool = False
+) -> Duplicates:
     """Check that the parts of a split share no group and no image.
 
-    A group in two parts raises a `LeakError`. Identical and nearly identical images in two parts cause a `LeakWarning`
-    that names the first of them.
+    `found` are the duplicates of the collection, if they are known. A group in two parts raises a `LeakError`.
+    Identical and nearly identical images in two parts cause a `LeakWarning` that names the first of them.
 
     Returns
     -------
@@ -202,7 +179,8 @@ def check_split(collection: ImageCollection, parts: Split, *, verbose: bool = Fa
     part_numbers = _part_numbers(len(collection), parts)
     if collection.groups is not None:
         _check_groups_apart(collection.groups, part_numbers)
-    found = find_duplicates(collection, verbose=verbose)
+    if found is None:
+        found = find_duplicates(collection, verbose=verbose)
     if found.unreadable:
         raise CollectionError(found.unreadable)
     across = _across(found, part_numbers)
@@ -223,14 +201,14 @@ def duplicates_across(found: Duplicates, parts: Split, n_images: int) -> Duplica
 
 
 def describe_groups(collection: ImageCollection, duplicates: Duplicates) -> list[str]:
-    """Return one line per group of duplicates: its first files and the kind of duplicate."""
+    """Return one line per group of duplicates: its first files, and how they are linked."""
     kinds = (
         ("identical files", duplicates.identical_files),
         ("identical pixels", duplicates.identical_pixels),
         ("nearly identical", duplicates.near_duplicates),
     )
-    paths = collection.paths
-    return [f"{_names(paths, group)} ({what})" for what, groups in kinds for group in groups]
+    paths, shown = collection.paths, set(duplicates.largest_groups)
+    return [f"{_names(paths, group)} ({what})" for what, groups in kinds for group in groups if group in shown]
 
 
 def _names(paths: Sequence[str], group: Group) -> str:
@@ -253,6 +231,7 @@ def _across(found: Duplicates, part_numbers: np.ndarray) -> Duplicates:
         identical_files=_separated(found.identical_files, part_numbers),
         identical_pixels=_separated(found.identical_pixels, part_numbers),
         near_duplicates=_separated(found.near_duplicates, part_numbers),
+        blank=found.blank,
     )
 
 
@@ -299,6 +278,8 @@ class Inspection:
         Reasons why the collection cannot be used for training.
     warnings : list of str
         Reasons why results of training may be misleading.
+    n_near_identical : int
+        Number of images that are the same as another or nearly the same.
     """
 
     n_images: int
@@ -312,6 +293,7 @@ class Inspection:
     duplicates: list[str]
     problems: list[str]
     warnings: list[str]
+    n_near_identical: int = 0
 
     def __str__(self) -> str:
         """Return a summary in a few lines."""
@@ -378,6 +360,7 @@ def _summarize(
         duplicates=[] if readable is None else describe_groups(readable, duplicates),
         problems=_find_problems(classes, forms, infos, unreadable),
         warnings=_find_warnings(classes, groups, labels, duplicates),
+        n_near_identical=duplicates.n_images,
     )
 
 
@@ -406,13 +389,11 @@ def _find_warnings(
         found.append(f"The largest class has more than {_IMBALANCE} times the images of the smallest.")
     if groups is not None:
         found += [f"All images of class {name!r} are in one group." for name, n in groups.items() if n == 1]
-    all_groups = duplicates.all_groups
-    if all_groups:
-        count = "1 group" if len(all_groups) == 1 else f"{len(all_groups)} groups"
-        found.append(f"Images that are the same or nearly the same: {duplicates.n_images} in {count}.")
-    n_mixed = sum(len(np.unique(labels[list(group)])) > 1 for group in all_groups) if len(labels) else 0
+    if duplicates.connected:
+        found.append(f"{duplicates.sentence} {KEPT_TOGETHER}")
+    n_mixed = sum(len(np.unique(labels[list(group)])) > 1 for group in duplicates.largest_groups) if len(labels) else 0
     if n_mixed:
-        found.append(f"Of these groups, {n_mixed} {'has' if n_mixed == 1 else 'have'} different labels.")
+        found.append(f"Of the groups of duplicates, {n_mixed} {'has' if n_mixed == 1 else 'have'} different labels.")
     return found
 
 

@@ -1,8 +1,9 @@
 """Open folders, tables, list files and arrays as collections."""
 
 import csv
+import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".npz")
 """Suffixes of files that hold or list many images."""
 
 
-def open_collection(path: str | Path, *, group_column: str | None = None, **options: Any) -> ImageCollection:
+def open_collection(
+    path: str | Path, *, group_column: str | None = None, group_pattern: str | None = None, **options: Any
+) -> ImageCollection:
     """Read a collection from a folder or file.
 
     Parameters
@@ -28,10 +31,55 @@ def open_collection(path: str | Path, *, group_column: str | None = None, **opti
     group_column : str, optional
         The column of a table, or the array of an `.npz`, that holds the groups of the images; by default "group" for
         tables and "groups" for arrays, if present.
+    group_pattern : str, optional
+        Regular expression with at least one group in brackets, searched in the name of every file: files in which the
+        brackets hold the same text are of one group. It replaces groups in a table.
     **options
         Passed on to `ImageCollection`, such as `color`.
     """
-    path = Path(path)
+    if group_pattern is None:
+        return _open(Path(path), group_column, **options)
+    if group_column is not None:
+        raise ValueError("Groups can come from a column or from file names, not from both; give one of them.")
+    pattern = _compile_pattern(group_pattern)
+    collection = _open(Path(path), None, **options)
+    collection.groups = np.array(groups_from_names(collection.paths, pattern))
+    return collection
+
+
+def groups_from_names(paths: Iterable[str], pattern: re.Pattern[str]) -> list[str]:
+    """Return the group of each file: what the brackets of a pattern hold in its name.
+
+    Examples
+    --------
+    >>> groups_from_names(["a/exp1_num_27.jpg", "b/exp4_num_27.jpg"], re.compile("num_([0-9]+)"))
+    ['27', '27']
+    """
+    groups = []
+    for path in paths:
+        match = pattern.search(Path(path).name)
+        if match is None:
+            raise ValueError(
+                f"The pattern '{pattern.pattern}' for groups is not found in the file name '{Path(path).name}';"
+                " every name must match it."
+            )
+        groups.append("-".join(text or "" for text in match.groups()))
+    return groups
+
+
+def _compile_pattern(text: str) -> re.Pattern[str]:
+    try:
+        pattern = re.compile(text)
+    except re.error as error:
+        raise ValueError(f"The pattern '{text}' for groups is not a regular expression: {error}.") from error
+    if pattern.groups == 0:
+        raise ValueError(
+            f"The pattern '{text}' for groups must have brackets around what names the group, such as 'num_([0-9]+)'."
+        )
+    return pattern
+
+
+def _open(path: Path, group_column: str | None, **options: Any) -> ImageCollection:
     if not path.exists():
         raise ValueError(f"{path} does not exist.")
     path = _table_in(path) or path

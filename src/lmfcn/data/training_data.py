@@ -4,7 +4,7 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,14 @@ from lmfcn.data.collection import ImageCollection
 from lmfcn.data.framing import NO_PREPROCESSING
 from lmfcn.data.image_files import CollectionError
 from lmfcn.data.image_form import ImageForm, LoadedImages, as_collection, load_any, pixel_format_of
+from lmfcn.data.near_duplicates import group_near, join_groups, pack_hashes, perceptual_hashes
 from lmfcn.data.splits import check_groups, hold_out
+
+SPLIT_ANYWAY = (
+    "Near-identical images count as one group; to separate them anyway, give --split-duplicates"
+    " (in Python Recipe(split_duplicates=True))."
+)
+"""What to do if near-identical images leave too few groups."""
 
 _HASH_BATCH = 64
 _DIGEST_BYTES = 6  # comparing ten thousand images with ten thousand others gives one false match in a million cases
@@ -107,6 +114,8 @@ class TrainingData:
         Images to train on.
     validation : LabelledImages or None
         Images to select the epoch with.
+
+    Groups also hold near-identical images together, unless that is switched off.
     """
 
     classes: np.ndarray
@@ -123,6 +132,10 @@ class TrainingData:
         """Return the digests of all images as one text, by which training images can be recognised."""
         return pack_digests(digest for part in self._parts for digest in image_digests(part.images))
 
+    def hashes(self) -> str:
+        """Return the perceptual hashes of all images as one text, by which near-identical images can be recognised."""
+        return pack_hashes(np.concatenate([perceptual_hashes(part.images) for part in self._parts]))
+
     @property
     def _parts(self) -> list[LabelledImages]:
         return [self.train] if self.validation is None else [self.train, self.validation]
@@ -137,9 +150,13 @@ def check_training_data(
     random: np.random.Generator,
     *,
     row_shape: RowShape | None = None,
+    split_duplicates: bool = False,
     verbose: bool = False,
 ) -> TrainingData:
-    """Check images and labels, and hold out `fraction` of them if no validation set is given."""
+    """Check images and labels, and hold out `fraction` of them if no validation set is given.
+
+    Near-identical images are held together like those of a group, unless `split_duplicates`.
+    """
     X = as_collection(X)
     images = load_any(X, row_shape=row_shape, verbose=verbose)
     if isinstance(X, ImageCollection):
@@ -152,18 +169,35 @@ def check_training_data(
         *pixel_format_of(images), X.preprocessing if isinstance(X, ImageCollection) else NO_PREPROCESSING, row_shape
     )
     all_images = LabelledImages(images, numbers, groups, np.arange(len(images)))
+    if not split_duplicates:
+        all_images = _with_near_duplicates(all_images)
     if validation is not None:
         check_class_sizes(classes, numbers, smallest=2)
         checked = _check_validation(validation, form, classes, len(images))
         _check_no_shared_group(groups, checked.groups)
-        return TrainingData(classes, form, all_images, checked)
+        return TrainingData(classes, form, all_images, checked if split_duplicates else _with_near_duplicates(checked))
     if fraction == 0:
         check_class_sizes(classes, numbers, smallest=2)
         return TrainingData(classes, form, all_images, None)
     check_class_sizes(classes, numbers, smallest=3, reason=" (one of them for validation, or validation_fraction=0)")
-    remaining, held_out = hold_out(numbers, fraction, random, groups)
+    remaining, held_out = _hold_out(all_images, fraction, random, joined=all_images.groups is not groups)
     check_class_sizes(classes, numbers[remaining], smallest=2, reason=" after the validation images are held out")
     return TrainingData(classes, form, all_images.subset(remaining), all_images.subset(held_out))
+
+
+def _hold_out(
+    images: LabelledImages, fraction: float, random: np.random.Generator, *, joined: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        return hold_out(images.numbers, fraction, random, images.groups)
+    except ValueError as error:
+        raise ValueError(f"{error} {SPLIT_ANYWAY}" if joined else str(error)) from error
+
+
+def _with_near_duplicates(images: LabelledImages) -> LabelledImages:
+    """Return the images with groups that also hold near-identical images together."""
+    together = group_near(perceptual_hashes(images.images))
+    return replace(images, groups=join_groups(images.groups, together, len(images)))
 
 
 def _check_validation(validation: Any, form: ImageForm, classes: np.ndarray, n_before: int) -> LabelledImages:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from lmfcn.data.collection import ImageCollection
+from lmfcn.data.near_duplicates import find_near, perceptual_hashes, unpack_hashes
 from lmfcn.data.training_data import image_digests, unpack_digests
 from lmfcn.model import TextureModel
 from lmfcn.training.calibration import expected_calibration_error
@@ -155,15 +156,64 @@ def class_numbers_of(model: TextureModel, labels: Any) -> np.ndarray:
     return np.array([known[text] for text in texts])
 
 
-def count_training_images(model: TextureModel, images: ImageCollection) -> int | None:
-    """Return how many of the images the model was trained on; None if the model file holds no digests.
+@dataclass(frozen=True)
+class TrainingCopies:
+    """Which evaluated images the model knows from its training.
 
-    Only images with exactly the same pixels are counted.
+    Attributes
+    ----------
+    exact : array of bool (n,)
+        Images with exactly the pixels of a training image.
+    near : array of bool (n,)
+        Images that are near-identical to a training image, exact copies among them.
+    complete : bool
+        Whether near-identical images were looked for. Earlier model files hold no perceptual hashes: `near` is
+        then the same as `exact`.
     """
-    known = unpack_digests(model.record.get("image_digests"))
-    if not known:
+
+    exact: np.ndarray
+    near: np.ndarray
+    complete: bool = True
+
+    def sentence(self, without: Estimate | None, noun: str = "image") -> str:
+        """Say how many images have a near-identical training image, and the balanced accuracy without them."""
+        n_near, n_exact = int(self.near.sum()), int(self.exact.sum())
+        what = "a near-identical training image" if self.complete else "an exact copy among the training images"
+        if n_near == 0:
+            return f"None of the {len(self.near)} {noun}s has {what}."
+        verb = "has" if n_near == 1 else "have"
+        copies = f", {n_exact} of them an exact copy" if self.complete and n_exact else ""
+        if without is None:
+            return (
+                f"{n_near} of the {len(self.near)} {noun}s {verb} {what}{copies}; on new images the model may be worse."
+            )
+        return (
+            f"{n_near} of the {len(self.near)} {noun}s {verb} {what}{copies}; without them the balanced accuracy is"
+            f" {without.value:.3f} ({without.low:.3f} to {without.high:.3f}) on {without.n} {noun}s."
+        )
+
+
+def find_training_copies(model: TextureModel, images: ImageCollection) -> TrainingCopies | None:
+    """Return which images the model knows from its training; None if its file holds neither digests nor hashes."""
+    digests, hashes = unpack_digests(model.record.get("image_digests")), unpack_hashes(model.record.get("image_hashes"))
+    if not digests:
         return None
-    return sum(digest in known for digest in image_digests(images.preprocessed_for_model(model.form.preprocessing)))
+    images = images.preprocessed_for_model(model.form.preprocessing)
+    exact = np.array([digest in digests for digest in image_digests(images)])
+    if hashes is None:
+        return TrainingCopies(exact, exact, complete=False)
+    return TrainingCopies(exact, exact | find_near(perceptual_hashes(images), hashes))
+
+
+def accuracy_without(
+    left_out: np.ndarray, numbers: np.ndarray, predicted: np.ndarray, groups: np.ndarray | None = None
+) -> Estimate | None:
+    """Return the balanced accuracy without some images (n,); None if none or all of them are left out."""
+    kept = ~left_out
+    if kept.all() or not kept.any():
+        return None
+    correct = predicted[kept].argmax(axis=1) == numbers[kept]
+    return balanced_recall(numbers[kept], correct, None if groups is None else groups[kept])[0]
 
 
 def _measure_coverage(model: TextureModel, numbers: np.ndarray, predicted: np.ndarray) -> list[Coverage]:

@@ -8,7 +8,7 @@ from typing import Any
 from lmfcn import __version__
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.framing import THUMBNAIL_SIDE, make_thumbnail, to_data_url
-from lmfcn.explain.audit import NamedAudit, describe_issues, group_noun
+from lmfcn.explain.audit import NamedAudit, describe_accuracy, describe_issues, group_noun
 from lmfcn.explain.explanation import DecidingImage
 from lmfcn.report.overlay import AGAINST, FOR, Explained, color_limit
 from lmfcn.report.style import write_page
@@ -52,7 +52,7 @@ def _entry(image: DecidingImage) -> dict[str, Any]:
     return {"weight": image.weight, "label": image.label or "unknown class", "name": name, "picture": picture}
 
 
-_MOST_SUSPECTS, _MOST_GROUPS, _MOST_OF_GROUP = 60, 20, 6
+_MOST_RANKED, _MOST_GROUPS, _MOST_OF_GROUP = 60, 20, 6
 
 
 def write_audit_report(audited: NamedAudit, images: ImageCollection, command: str, path: Path) -> None:
@@ -68,7 +68,7 @@ def write_audit_report(audited: NamedAudit, images: ImageCollection, command: st
     path : Path
     """
     found = audited.found
-    suspects, groups = found.suspects.tolist(), found.near_identical
+    disagreeing, groups = found.disagreeing.tolist(), found.near_identical
 
     def entry(position: int) -> dict[str, Any]:
         return {
@@ -80,8 +80,9 @@ def write_audit_report(audited: NamedAudit, images: ImageCollection, command: st
 
     content = {
         "n_images": len(found),
-        "n_suspects": len(suspects),
-        "suspects": [entry(position) for position in suspects[:_MOST_SUSPECTS]],
+        "accuracy": describe_accuracy(found),
+        "n_disagreeing": len(disagreeing),
+        "ranked": [entry(position) for position in disagreeing[:_MOST_RANKED]],
         "n_groups": len(groups),
         "group_noun": group_noun(groups),
         "groups": [

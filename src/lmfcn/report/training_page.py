@@ -10,7 +10,8 @@ import numpy as np
 from lmfcn import __version__
 from lmfcn.benchmark.demonstration import DemoResult, DemoRun
 from lmfcn.data.collection import ImageCollection
-from lmfcn.explain.audit import NamedAudit, audit, describe_issues
+from lmfcn.data.near_duplicates import group_near, perceptual_hashes
+from lmfcn.explain.audit import NamedAudit, audit, describe_accuracy, describe_issues
 from lmfcn.recipe import Recipe
 from lmfcn.report.curves import comparison_curves, training_curves
 from lmfcn.report.latent_plots import (
@@ -45,21 +46,32 @@ def write_training_report(trained: TrainedModel, path: Path, *, name: str) -> No
 
 def _training_content(trained: TrainedModel) -> dict[str, Any]:
     record, judged = trained.classifier.model_.record, trained.best_evaluated
+    audited = audit_training_images(trained)
     return {
         "record": record,
         "classes": [str(label) for label in trained.classifier.classes_],
         "n_support": len(trained.classifier.support_),
-        "notes": trained.notes,
+        "notes": trained.notes + _duplicate_notes(trained),
         "left_out": [str(error) for error in trained.parts.left_out],
         "curves": _curves(trained),
         "learnt_from_all": trained.classifier.refit_history_ is not None,
-        "label_errors": doubtful_labels(trained),
+        "audit_accuracy": describe_accuracy(audited.found),
+        "label_errors": doubtful_labels(audited),
         "space": as_png(_space(trained)),
         "judged": judged,
         "pictures": None if judged is None else _pictures(judged),
         "parameters": {name: value for name, value in record["parameters"].items() if value is not None},
         "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
     }
+
+
+def _duplicate_notes(trained: TrainedModel) -> list[str]:
+    """Return what the command says about near-identical images."""
+    judged = trained.best_evaluated
+    notes = [trained.parts.duplicates.sentence]
+    if judged is not None and judged.copies is not None and judged.copies.near.any():
+        notes.append(judged.copies.sentence(judged.accuracy_without_copies, f"{judged.part} image"))
+    return [note for note in notes if note]
 
 
 def _curves(trained: TrainedModel) -> list[tuple[str, str]]:
@@ -118,14 +130,20 @@ def _labels(images: ImageCollection) -> np.ndarray:
     return np.asarray(images.labels)
 
 
-def doubtful_labels(trained: TrainedModel) -> list[tuple[str, str, str, str]]:
-    """Return file, label, likeliest class and reasons for each doubtful label, the likeliest error first."""
+def audit_training_images(trained: TrainedModel) -> NamedAudit:
+    """Rank training and validation images by how doubtful their labels are."""
     parts = [part for part in (trained.parts.train, trained.parts.validation) if part is not None]
     # Not `transform`, whose latents may be whitened with the doubtful labels.
     latents = np.concatenate([trained.classifier.model_.latents(part).cpu().numpy() for part in parts])
     labels = np.concatenate([np.asarray(part.labels) for part in parts])
-    found = audit(latents, labels, _groups(parts))
-    audited = NamedAudit(found, [path for part in parts for path in part.paths], "")
+    near_identical = group_near(np.concatenate([perceptual_hashes(part) for part in parts]))
+    found = audit(latents, labels, _groups(parts), near_identical=near_identical)
+    return NamedAudit(found, [path for part in parts for path in part.paths], "")
+
+
+def doubtful_labels(audited: NamedAudit) -> list[tuple[str, str, str, str]]:
+    """Return file, label, likeliest class and reasons for each doubtful label, the likeliest error first."""
+    found = audited.found
     return [
         (
             audited.names[position],
@@ -133,7 +151,7 @@ def doubtful_labels(trained: TrainedModel) -> list[tuple[str, str, str, str]]:
             str(found.classes[found.likeliest[position]]),
             "; ".join(describe_issues(audited, position)),
         )
-        for position in found.suspects.tolist()[:_MOST_DOUBTFUL]
+        for position in found.disagreeing.tolist()[:_MOST_DOUBTFUL]
     ]
 
 

@@ -57,12 +57,20 @@ class ImageClassifier(ClassifierMixin, BaseEstimator):
             if isinstance(validation, tuple) and len(validation) == 2:
                 validation = (self._rows(validation[0]), validation[1])
         data = check_training_data(
-            X, y, groups, validation, self.validation_fraction, random, row_shape=row_shape, verbose=self.verbose
+            *(X, y, groups, validation, self.validation_fraction, random),
+            row_shape=row_shape,
+            split_duplicates=self._split_duplicates,
+            verbose=self.verbose,
         )
         if row_shape is None:
             self.n_features_in_ = data.form.channels
             self.__dict__.pop("feature_names_in_", None)
         return data
+
+    @property
+    def _split_duplicates(self) -> bool:
+        """Whether near-identical images may be separated by a split."""
+        return False
 
     def _rows(self, X: Any) -> Any:
         """Check rows as scikit-learn does; images are checked where they are loaded."""
