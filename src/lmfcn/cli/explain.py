@@ -145,4 +145,5 @@ def _sum_lines(found: "Explanation") -> list[str]:
         f"    {found.rest:+9.4f}  the other {found.n_rest} support vectors",
         f"    {found.intercept:+9.4f}  constant",
         f"  = {found.value:+9.4f}  decision value of {found.explained}",
+        f"    {found.standing}",
     ]

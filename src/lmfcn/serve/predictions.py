@@ -72,6 +72,7 @@ class Predictor:
         picture, with_map = make_pictures(image, found.map.values)
         return Reasons(
             value=found.value,
+            standing=found.standing,
             intercept=found.intercept,
             in_favour=[_to_schema(entry) for entry in found.supporting],
             against=[_to_schema(entry) for entry in found.opposing],

@@ -44,6 +44,7 @@ class Reasons(BaseModel):
     """The decision value of the predicted class and its parts."""
 
     value: float = Field(description="Equals intercept + all weights + rest.")
+    standing: str = Field(description="How the value compares with those of the other classes, in words.")
     intercept: float
     in_favour: list[DecidingImage] = Field(description="Images with the largest positive weights, the largest first.")
     against: list[DecidingImage] = Field(description="Images with the largest negative weights, the largest first.")

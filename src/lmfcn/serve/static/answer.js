@@ -42,7 +42,7 @@ function showReasons({ label, reasons }) {
   byId("map").src = reasons.map;
   byId("map").alt = `Map over the image: orange supports ${label}, blue contradicts it`;
   byId("sum").textContent =
-    `Decision value for ${label}: ${signed(reasons.value)}. It is the sum of the weights below, ` +
+    `Decision value for ${label}: ${signed(reasons.value)}. ${reasons.standing} It is the sum of the weights below, ` +
     `${signed(reasons.rest)} from ${reasons.n_rest} other support vectors, and a constant of ${signed(reasons.intercept)}.`;
   const strongest = Math.max(...[...reasons.in_favour, ...reasons.against].map((image) => Math.abs(image.weight)));
   showTiles("in-favour", `For ${label}`, reasons.in_favour, strongest);
