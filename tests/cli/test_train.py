@@ -32,9 +32,9 @@ def thirds(number):
 
 def test_train_tells_and_writes(trained):
     result, folder = trained
-    assert "LMFCN 1/2  validation" in result.stderr
+    assert "Training on 16 images, 4 held out: 1/1 epochs, epoch 0: epoch score" in result.stderr
     assert "support vectors" in result.stderr
-    assert "Images: 20 for training\n" in result.stderr
+    assert "Images: 20 for training and validation (0.2 of every class is held out)\n" in result.stderr
     assert re.search(r"Balanced accuracy [01]\.\d{3} \(\d\.\d{3} to \d\.\d{3}\) on 4 validation images", result.stdout)
     assert f"Model: {folder / 'trees.lmfcn'} (" in result.stdout
     assert f"Report: {folder / 'report.html'} (" in result.stdout
@@ -153,7 +153,9 @@ def test_ctrl_c_keeps_what_there_is_or_leaves_nothing(command, trees, tmp_path, 
     if first_epoch_done:
         assert "Interrupted after epoch 0; epoch 0 is selected." in stderr
         _, stdout, _ = command("info", tmp_path / "model.lmfcn")
-        assert "epoch        0 selected, interrupted by the user\n" in stdout
+        assert "interrupted  yes: the user stopped the training before its last epoch\n" in stdout
+        assert "Finishing with epoch 0; press Ctrl-C again to stop without a model.\n" in stderr
+        assert "Give --checkpoint to be able to go on after an interruption." in stderr
         assert json.loads(command("info", tmp_path / "model.lmfcn", "--json")[1])["interrupted"] is True
     else:
         assert stderr.endswith("Stopped; no model was written.\n")

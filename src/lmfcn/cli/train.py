@@ -158,6 +158,8 @@ def train(
             "passes": passes,
         },
     )
+    # Values that contradict each other are refused before anything is read.
+    override(changed_recipe, {"epochs": epochs, "latent_dim": latent_dim, "strategy": strategy})
     source = Source(data, size, cast("Color", color), groups, skip_bad)
     with create_folder(output.parent), create_folder((page or output).parent):
         for file in filter(None, (output, page)):

@@ -216,7 +216,7 @@ def fit_model(data: TrainingData, options: FitOptions) -> Fitted:
 def _train_and_decide(
     start: "_Start", options: FitOptions, bar: EpochBar
 ) -> tuple[list[Trained], list[Trained] | None, list[TextureFCN], FinalSVM, "_EncodedImages"]:
-    """Run both phases; return their results, the networks of the model, the final SVM and the images it is fitted on."""
+    """Run both phases; return their results, the networks of the model, its final SVM and the images of that."""
     inputs, untrained = start.inputs, start.untrained
     trained = train_held_out(inputs, options, start.root, start.beside, bar)
     refitted = refit(inputs, options, trained, bar)

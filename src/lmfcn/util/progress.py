@@ -168,6 +168,7 @@ class EpochBar:
         self.title, self.note, self.done = title, "", 0.0
         self.left = TimeLeft(n_epochs)
         self._start = time.monotonic()
+        self._first_batch: tuple[float, float] | None = None
 
     def begin(self, title: str) -> None:
         """Show what happens from now on."""
@@ -182,6 +183,8 @@ class EpochBar:
     def move_to(self, done: float, note: str | None = None) -> None:
         """Show that so many epochs are done; a part of one counts as a fraction. A note tells of a whole one."""
         self.done, self.note = done, self.note if note is None else note
+        if self._first_batch is None and done > self.left.done_before:
+            self._first_batch = (time.monotonic() - self._start, done - self.left.done_before)
         self.refresh(new_line=note is not None)
 
     def refresh(self, *, new_line: bool) -> None:
@@ -191,8 +194,16 @@ class EpochBar:
         """Print a message at once, beside the bar."""
 
     def time_left(self) -> str:
-        """Return an estimate, or an empty text before the first step."""
-        return self.left.text(self.done, time.monotonic() - self._start)
+        """Return an estimate, or an empty text before the second batch."""
+        seconds, done = time.monotonic() - self._start, self.done - self.left.done_before
+        if self._first_batch is None or done >= 1:
+            return self.left.text(self.done, seconds)
+        # An epoch starts with encoding all images, which must not be counted for every batch.
+        before, first = self._first_batch
+        if done <= first:
+            return ""
+        epoch = before + (seconds - before) * (1 - first) / (done - first)
+        return f"about {format_seconds(max(0.0, epoch * (self.left.total - self.left.done_before) - seconds))} left"
 
 
 class _TerminalBar(EpochBar):
