@@ -77,6 +77,7 @@ def _load_gallery(model: "TextureModel", path: Path, given: Path | None) -> "tup
 def _explain_all(
     model: "TextureModel", paths: list[Path], explain_image: "Callable[[np.ndarray], Explanation]", *, verbose: bool
 ) -> "list[Explained]":
+    from lmfcn.data.image_files import probe_image
     from lmfcn.report.overlay import Explained
     from lmfcn.util.progress import item_progress
 
@@ -84,7 +85,9 @@ def _explain_all(
     with item_progress("Explaining", len(paths), visible=verbose) as advance:
         for path in paths:
             image = model.form.load([path])[0]
-            explained.append(Explained.of(str(path), image, explain_image(image)))
+            header = probe_image(path) if model.form.preprocessing.fit == "resize" else None
+            shape = None if header is None else (header.height, header.width)
+            explained.append(Explained.of(str(path), image, explain_image(image), shape))
             advance()
     return explained
 

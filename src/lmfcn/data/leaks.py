@@ -331,7 +331,11 @@ class Inspection:
         """Return a summary in a few lines."""
         counts = ", ".join(f"{label} ({count})" for label, count in self.classes.items())
         lines = [f"{self.n_images} images; classes: {counts or 'none'}"]
-        for title, found in (("sizes, width x height", self.sizes), ("channels", self.forms), ("formats", self.formats)):
+        for title, found in (
+            ("sizes, width x height", self.sizes),
+            ("channels", self.forms),
+            ("formats", self.formats),
+        ):
             lines.append(f"{title}: " + ", ".join(f"{name} ({count})" for name, count in found.most_common(8)))
         return "\n".join([*lines, *self.warnings, *self.problems])
 

@@ -146,7 +146,7 @@ class Gallery:
             numbers=numbers,
             latents=np.concatenate([part.latents for part in parts]),
             support=np.asarray(classifier.support_, dtype=np.int64),
-            pictures=[make_thumbnail(image) for part in parts for image in _each(part.images)],
+            pictures=[make_thumbnail(image) for part in parts for image in _each(_unstretched(part.images))],
         )
         _check_trained_on(classifier.model_, gallery)
         return gallery
@@ -210,6 +210,10 @@ class _Part:
         )
         latents = model.decision.scale.apply(encode(model.networks, images, model.device))
         return cls(images, numbers, latents.cpu().numpy().astype(np.float32), names)
+
+
+def _unstretched(images: LoadedImages) -> LoadedImages:
+    return images.unstretched() if isinstance(images, ImageCollection) else images
 
 
 def _each(images: LoadedImages) -> Iterator[np.ndarray]:
