@@ -146,7 +146,7 @@ class Gallery:
             numbers=numbers,
             latents=np.concatenate([part.latents for part in parts]),
             support=np.asarray(classifier.support_, dtype=np.int64),
-            pictures=[make_thumbnail(image) for part in parts for image in _each(_unstretched(part.images))],
+            pictures=[make_thumbnail(image) for part in parts for image in _each(part.images)],
         )
         _check_trained_on(classifier.model_, gallery)
         return gallery
@@ -193,7 +193,7 @@ def fingerprint_of(model: TextureModel) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """Training or validation images with class numbers, latents and names; a missing name is empty."""
+    """Training or validation images in their own shape, class numbers, latents and names; a missing name is empty."""
 
     images: LoadedImages
     numbers: np.ndarray
@@ -209,11 +209,8 @@ class _Part:
             X.labels if y is None and isinstance(X, ImageCollection) else y, model.classes, len(images)
         )
         latents = model.decision.scale.apply(encode(model.networks, images, model.device))
-        return cls(images, numbers, latents.cpu().numpy().astype(np.float32), names)
-
-
-def _unstretched(images: LoadedImages) -> LoadedImages:
-    return images.unstretched() if isinstance(images, ImageCollection) else images
+        shown = X.unstretched() if isinstance(X, ImageCollection) else images
+        return cls(shown, numbers, latents.cpu().numpy().astype(np.float32), names)
 
 
 def _each(images: LoadedImages) -> Iterator[np.ndarray]:
