@@ -162,6 +162,53 @@ def test_ctrl_c_keeps_what_there_is_or_leaves_nothing(command, trees, tmp_path, 
         assert list(tmp_path.iterdir()) == []
 
 
+def test_a_second_ctrl_c_leaves_no_model(command, trees, tmp_path, monkeypatch):
+    from lmfcn.method.epoch import Training
+
+    whole = Training.run
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    def stopped(training):
+        monkeypatch.setattr("lmfcn.training.fit.fit_final_svm", interrupt)
+        whole(training)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Training, "run", stopped)
+    code, _, stderr = command("train", trees, *FAST, "--no-report")
+    assert code == 130
+    assert "press Ctrl-C again to stop without a model." in stderr
+    assert stderr.endswith("Stopped; no model was written.\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_values_that_contradict_each_other_are_refused_before_images_are_read(command, trees):
+    code, _, stderr = command("train", trees, "--epochs", "2", "--refit-epochs", "3")
+    assert code == 2
+    assert "--refit-epochs must be less than epochs, 2, of which they are a part, got 3." in stderr
+    assert "Reading" not in stderr
+
+
+def test_epoch_score_and_balanced_accuracy_have_two_names(command, trees, tmp_path, monkeypatch):
+    from lmfcn.user_training import TrainedModel
+
+    monkeypatch.setattr(TrainedModel, "epoch_score", 0.123)
+    code, stdout, stderr = command("train", trees, *FAST, "--no-report")
+    record = lmfcn.load(tmp_path / "model.lmfcn").record
+    (history,), (selected,) = record["histories"], record["best_epochs"]
+    score = history[selected]["validation_balanced_accuracy"]
+    accuracy = record["held_out"]["balanced_accuracy"]
+    assert code == 0
+    assert f"Balanced accuracy {accuracy:.3f} (" in stdout
+    assert f"epoch {selected} selected (epoch score {score:.3f})" in stdout
+    assert f"The epoch score (0.123) is not the balanced accuracy ({accuracy:.3f})" in stderr
+    _, told, _ = command("info", tmp_path / "model.lmfcn")
+    assert f"{accuracy:.3f} balanced, on 4 validation images" in told
+    assert f"{selected} selected (epoch score {score:.3f})" in told
+    assert "trained on   16 images (bark 8, wood 8), with 4 others held out for validation\n" in told
+
+
 def test_without_the_extra_there_is_a_model_but_no_report(command, trees, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "lmfcn.report.training_page", None)
     code, _, stderr = command("train", trees, *FAST)
