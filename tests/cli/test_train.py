@@ -52,7 +52,7 @@ def test_the_report_shows_everything_and_needs_nothing(trained):
     assert not re.findall(r"(?:https?:)?//[a-z]", without_pictures)
     for title in ("Accuracy", "Confusion matrix", "probabilities right", "hardest images", "latent space"):
         assert title in page
-    assert page.count("data:image/") == 5
+    assert page.count("data:image/") == 4 + 4  # the figures, and the hardest images
 
 
 def test_same_seed_same_file(command, trees, model, tmp_path):
@@ -229,7 +229,7 @@ def test_without_the_extra_there_is_a_model_but_no_report(command, trees, tmp_pa
         (["trees", "--recipe", "best"], "recipe must be 'default', 'paper' or a lmfcn.Recipe, got 'best'."),
         (["trees", "--augmentation", "turns"], "augmentation must be one of 'none', 'flips', 'dihedral', got 'turns'."),
         (["trees", "--class-weight", "bark=a"], "--class-weight must be such as rare=5,other=1, got 'bark=a'"),
-        (["trees", "--class-weight", "oak=2"], "class_weight names labels that are not in y: ['oak']."),
+        (["trees", "--class-weight", "oak=2"], "--class-weight names labels that are not in y: ['oak']."),
         (["trees", "--device", "abacus"], "device must be 'auto' or an available device ("),
         (["trees", "-o", "empty"], "empty is a folder; give the name of a file."),
         (["parts.csv"], "has a split with the names fold1, but train, val and test are needed"),
@@ -261,8 +261,8 @@ def test_class_weights_of_labels_with_signs():
 def test_refit_epochs_are_printed_and_can_be_switched_off(command, trees, tmp_path):
     few = ("--epochs", "2", "--passes", "1", "--latent-dim", "2", "--no-gallery", "-o", tmp_path / "model.lmfcn")
     for more, stderr, shown in (
-        ((), "selected, then refitted on all images", ", then refitted on all of them"),
-        (("--refit-epochs", "0"), "selected, ", "which also helped to fit the final SVM"),
+        ((), "), then 1 refit epoch on all images", ", then refitted on all of them"),
+        (("--refit-epochs", "0"), " selected (epoch score ", "which also helped to fit the final SVM"),
     ):
         code, stdout, _ = command("train", trees, *few, *more)
         assert code == 0
@@ -270,4 +270,4 @@ def test_refit_epochs_are_printed_and_can_be_switched_off(command, trees, tmp_pa
         assert shown in (tmp_path / "report.html").read_text()
     code, _, complaint = command("train", trees, *few, "--refit-epochs", "2")
     assert code == 2
-    assert "refit_epochs must be less than epochs, 2" in complaint
+    assert "--refit-epochs must be less than epochs, 2" in complaint

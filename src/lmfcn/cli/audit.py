@@ -40,6 +40,7 @@ def audit(
     Support vector machines that were not trained on an image predict its class; images of one group stay together.
     The exit code is 0 whatever is found.
     """
+    CommandConsole(quiet).load_libraries()
     from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.explain.audit import NamedAudit, latents_for_audit, write_audit_table
     from lmfcn.explain.audit import audit as audit_latents

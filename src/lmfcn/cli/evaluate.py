@@ -41,6 +41,7 @@ def evaluate(
     Accuracies have 95 % intervals, in which images of one group count as one sample. A note says if images were used
     in the training of the model.
     """
+    CommandConsole(quiet).load_libraries()
     from lmfcn.model_file import load
     from lmfcn.predict.evaluation import class_numbers_of, count_training_images, evaluate_predictions
     from lmfcn.user_training import check_readable

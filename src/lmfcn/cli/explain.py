@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
+from lmfcn.cli.console import CommandConsole
 from lmfcn.cli.options import AsJson, Device, GalleryFile, ModelFile, Quiet
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def explain(
 
     The weights of the support vectors and a constant sum to the decision value. So does the map over the image.
     """
+    CommandConsole(quiet).load_libraries()
     from lmfcn.explain.explanation import explain as explain_one
     from lmfcn.explain.score_map import class_number
     from lmfcn.model_file import load

@@ -35,7 +35,10 @@ _OPTIONS = {
 """Options of the command line by the name of the Python parameter."""
 
 _PHRASES = {"call fit again with the same data, parameters and": "run the same command again with"}
-_WITH_VALUE = re.compile(r"""(?<![\w.'"/-])([a-z_]+)=(['"]?)([^\s'",;()]*[^\s'",;().])\2(?: or (['"])(\w+)\4)?""")
+_WITH_VALUE = re.compile(
+    r"""(?<![\w.'"/-])(?P<name>[a-z_]+)=(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<plain>[^\s'",;()]*[^\s'",;().]))"""
+    r"""(?:\ or\ ['"](?P<other>\w+)['"])?"""
+)
 _BARE = re.compile(r"""(?<![\w.'"/-])([a-z]+(?:_[a-z]+)+)(?![\w'"/=(])""")
 
 
@@ -51,10 +54,11 @@ def name_options(text: str, known: Collection[str] = tuple(_OPTIONS.values())) -
         text = text.replace(phrase, ours)
 
     def with_value(found: re.Match[str]) -> str:
-        option = _OPTIONS.get(found[1])
+        option = _OPTIONS.get(found["name"])
         if option is None or option not in known:
             return found[0]
-        return f"{option} {shlex.quote(found[3])}" + (f" or {found[5]}" if found[5] else "")
+        value = next(found[kind] for kind in ("single", "double", "plain") if found[kind] is not None)
+        return f"{option} {shlex.quote(value)}" + (f" or {found['other']}" if found["other"] else "")
 
     def bare(found: re.Match[str]) -> str:
         option = _OPTIONS.get(found[1])
