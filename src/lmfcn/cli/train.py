@@ -306,12 +306,12 @@ def _write_report(console: CommandConsole, trained: "TrainedModel", page: Path, 
     """Write the report; return None if packages for it are missing."""
     from lmfcn.report import training_report_writer
 
-    try:
-        write_training_report = training_report_writer()
-    except ImportError as error:
-        console.note(f"No report: {error}")
-        return None
     with console.show_status("Writing the report"):
+        try:
+            write_training_report = training_report_writer()
+        except ImportError as error:
+            console.note(f"No report: {error}")
+            return None
         write_training_report(trained, page, name=name)
     return page
 
