@@ -1,4 +1,5 @@
 import pickle
+import re
 import warnings
 from dataclasses import replace
 
@@ -220,8 +221,9 @@ def test_a_callback_sees_every_epoch(textures):
 def test_verbose_shows_progress_on_standard_error(textures, capsys):
     quick(verbose=True).fit(*textures)
     shown = capsys.readouterr()
-    assert shown.err.count("2/2") >= 2  # epochs 0 and 1, then epochs 1 and 2 with all images
-    assert "LMFCN, all images" in shown.err
+    # One bar over both phases: one round with images held out, one with all.
+    assert re.search(r"Training on 2\d images, \d held out: 1/2 epochs, epoch 0: epoch score \d\.\d{3}", shown.err)
+    assert re.search(r"Refit on all 32 images: 2/2 epochs, epoch 1: \d+ support vectors", shown.err)
     assert "support vectors" in shown.err
     assert shown.out == ""
 

@@ -19,6 +19,7 @@ from lmfcn.cli.export import export
 from lmfcn.cli.info import info
 from lmfcn.cli.inspect import inspect
 from lmfcn.cli.map import map_image
+from lmfcn.cli.options import ConfigError, name_options
 from lmfcn.cli.predict import predict
 from lmfcn.cli.reproduce import reproduce
 from lmfcn.cli.serve import serve
@@ -78,6 +79,20 @@ _add(info, "Describe a model.")
 
 
 def _error_message(error: Exception) -> str:
+    """Return the message of an error; it names options of the command instead of Python parameters."""
+    if isinstance(error, ConfigError):
+        return str(error)
+    return name_options(_python_message(error), _known_options())
+
+
+def _known_options() -> set[str]:
+    """Return the options of the command that was called."""
+    commands = getattr(typer.main.get_command(app), "commands", {})
+    command = next((commands[argument] for argument in sys.argv[1:] if argument in commands), None)
+    return set() if command is None else {name for parameter in command.params for name in parameter.opts}
+
+
+def _python_message(error: Exception) -> str:
     """Return the message of an error; for file errors the name and the reason, without the error number."""
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         return f"{error.filename}: {error.strerror}."

@@ -65,8 +65,7 @@ class Calibration:
     true_probabilities : Tensor (m,)
         What each held-out image's own class was given, ascending; the basis of prediction sets.
     error : float or None
-        Expected calibration error on held-out images, each judged by a factor that others chose; None if
-        nothing could be held out.
+        Expected calibration error of the model's probabilities of held-out images; None if nothing could be held out.
     held_out : bool
         Whether the networks that the scores come from had not seen the images either. If they had, the probabilities
         are too confident.

@@ -390,8 +390,18 @@ def describe_model(model: TextureModel) -> dict[str, Any]:
         "gamma": model.gamma,
         "calibration": {"error": model.calibration.error, "held_out": model.calibration.held_out},
         **{name: model.record[name] for name in _TOLD if name in model.record},
+        "epoch_score": _epoch_score(model.record),
         "n_closing_epochs": max((len(history) - 1 for history in model.record.get("closing_histories", [])), default=0),
     }
+
+
+def _epoch_score(record: dict[str, Any]) -> float | None:
+    """Return the score by which validation images selected the epoch; None without them, or with several networks."""
+    histories, selected = record.get("histories", []), record.get("best_epochs", [])
+    if len(histories) != 1 or len(selected) != 1:
+        return None
+    scores = {entry["epoch"]: entry.get("validation_balanced_accuracy") for entry in histories[0]}
+    return scores.get(selected[0])
 
 
 def describe_images(channels: int, pixels: str, frame: Preprocessing) -> str:

@@ -19,6 +19,7 @@ from lmfcn.data.sources import open_collection
 from lmfcn.data.splits import Split
 from lmfcn.data.training_data import image_digests
 from lmfcn.method.history import TrainingWarning
+from lmfcn.model_file import describe_model
 from lmfcn.networks.registry import TEXTURE_FCN
 from lmfcn.predict.evaluation import (
     Estimate,
@@ -31,6 +32,7 @@ from lmfcn.predict.evaluation import (
 )
 from lmfcn.recipe import find_recipe
 from lmfcn.training.choose_network import NetworkChoice, choose_network
+from lmfcn.util.progress import step_progress
 
 AUTO = "auto"
 """The network that cross-validation on the training images chooses."""
@@ -241,6 +243,12 @@ class TrainedModel:
         return self.classifier.interrupted_
 
     @property
+    def epoch_score(self) -> float | None:
+        """The score that selected the epoch; None without validation images, or with several networks."""
+        score: float | None = describe_model(self.classifier.model_)["epoch_score"]
+        return score
+
+    @property
     def best_evaluated(self) -> EvaluatedPart | None:
         """The most trustworthy evaluation: of the test images, else of the held-out images."""
         return self.test or self.held_out
@@ -270,7 +278,8 @@ def train_model(parts: SplitImages, parameters: Mapping[str, Any], *, announce: 
     test = None
     if parts.test is not None:
         announce(f"Testing on {len(parts.test)} images.")
-        test = _evaluate_test(classifier, parts.test)
+        with step_progress("Testing", visible=bool(parameters.get("verbose"))):
+            test = _evaluate_test(classifier, parts.test)
         classifier.model_.record["test"] = {
             "n_images": test.evaluation.n_images,
             "balanced_accuracy": vars(test.evaluation.balanced_accuracy),

@@ -18,7 +18,7 @@ def test_evaluate_tells_everything(command, model, new_trees):
     for text in (
         "Balanced accuracy ",
         " on 12 images",
-        "recognised",
+        "recall",
         "predicted →",
         "Calibration error",
         "aim at 0.9",

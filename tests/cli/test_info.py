@@ -10,7 +10,7 @@ def test_info_tells_what_a_model_is(command, model):
     stdout = {name.strip(): text.strip() for name, text in stdout.items()}
     assert stdout["classes"] == "bark, wood"
     assert stdout["images"] == "1 channel of uint8, of any size from 8x8"
-    assert stdout["trained on"] == "16 images (bark 8, wood 8), 4 for validation"
+    assert stdout["trained on"] == "16 images (bark 8, wood 8), with 4 others held out for validation"
     assert stdout["accuracy"].endswith(" balanced, on 4 validation images")
     assert stdout["seed"] == "0"
     assert "latent_dim 2" in stdout["parameters"]
@@ -53,4 +53,6 @@ def test_refit_epochs_are_printed(command, textures, tmp_path):
     )
     classifier.save(tmp_path / "model.lmfcn")
     _, printed, _ = command("info", tmp_path / "model.lmfcn")
-    assert f"epoch        {classifier.best_epoch_} selected, then 1 epoch on all images\n" in printed
+    score = classifier.history_[classifier.best_epoch_].validation_balanced_accuracy
+    told = f"{classifier.best_epoch_} selected (epoch score {score:.3f}), then 1 refit epoch on all images"
+    assert f"epoch        {told}\n" in printed

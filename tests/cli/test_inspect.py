@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 from PIL import Image
-from small_images import save_images
+from small_images import FAST, save_images
 from test_cli import lmfcn
 
 
@@ -52,6 +52,50 @@ def test_inspect_as_json_is_all_there_is(command, tmp_path):
     assert found["sizes"] == {"16x16": 6}
     assert found["fit_for_training"] is False
     assert len(found["unreadable"]) == 1
+
+
+def spoil(folder, random):
+    """Add a colour image, a file that cannot be read, and a copy under another label."""
+    color = random.integers(0, 256, (20, 16, 3), dtype=np.uint8)
+    Image.fromarray(color).save(folder / "bark" / "color.png")
+    (folder / "bark" / "bad.png").write_bytes(b"")
+    (folder / "wood" / "copy.png").write_bytes((folder / "bark" / "0.png").read_bytes())
+    (folder / "bark" / "a copy.png").write_bytes((folder / "bark" / "1.png").read_bytes())
+
+
+def test_the_proposed_command_works(command, tmp_path, random):
+    save_images(tmp_path / "trees", n_per_class=4)
+    spoil(tmp_path / "trees", random)
+    code, out, err = command("inspect", "trees")
+    assert code == 1
+    assert "sizes (width x height): 16x16 (10), 16x20 (1)" in out
+    assert "Problem: Images differ in channels (1, 3); give --color grey or rgb." in out
+    assert "Problem: 1 file cannot be read; repair or remove them." in out
+    lines = out.splitlines()
+    first = lines[lines.index("groups of duplicates (2):") + 1]
+    assert first == "  trees/bark/0.png and trees/wood/copy.png (identical files, different labels: bark, wood)"
+    proposed = err.splitlines()[-1]
+    assert proposed == "Next: lmfcn train trees --skip-bad --color rgb -o model.lmfcn"
+    code, *_ = command(*proposed.removeprefix("Next: lmfcn ").split(), *FAST, "--no-report", "--network", "texture-fcn")
+    assert code == 0
+
+
+def test_the_image_options_of_train_are_understood(command, tmp_path, random):
+    save_images(tmp_path / "trees", n_per_class=4)
+    spoil(tmp_path / "trees", random)
+    code, out, err = command("inspect", "trees", "--color", "rgb", "--skip-bad", "--size", "16")
+    assert (code, out.splitlines()[-1]) == (0, "Fit for training.")
+    assert err.endswith("Next: lmfcn train trees --size 16 --color rgb --skip-bad -o model.lmfcn\n")
+    code, _, err = command("inspect", "trees", "--color", "blue")
+    assert code == 2
+    assert "--color must be" in err
+
+
+def test_nothing_is_proposed_where_no_option_helps(command, tmp_path):
+    save_images(tmp_path / "trees", n_per_class=2)
+    code, _, err = command("inspect", "trees")
+    assert code == 1
+    assert "Next" not in err
 
 
 def test_a_few_groups_of_duplicates_are_shown_and_all_are_counted(command, tmp_path, random):

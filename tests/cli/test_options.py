@@ -81,3 +81,17 @@ def test_any_text_survives(tmp_path):
     write_config(tmp_path / "run.toml", "train", options)
     del options["no"]
     assert tomllib.loads((tmp_path / "run.toml").read_text(encoding="utf-8")) == {"train": options}
+
+
+def test_sentences_name_options_of_the_command():
+    from lmfcn.cli.options import name_options
+
+    assert name_options("Give checkpoint_dir to go on.") == "Give --checkpoint to go on."
+    assert name_options("use color='grey' or 'rgb', or files") == "use --color grey or rgb, or files"
+    assert name_options("try a smaller learning_rate (or sh_close).") == "try a smaller --learning-rate (or sh_close)."
+    told = "To go on, call fit again with the same data, parameters and checkpoint_dir='my run'."
+    assert name_options(told) == "To go on, run the same command again with --checkpoint 'my run'."
+    assert name_options("n_jobs=1.", known=["--seed"]) == "n_jobs=1."
+    assert name_options("n_jobs=1.") == "--jobs 1."
+    for untouched in ("/data/learning_rate/a.png", "has no option 'batch_size'", "epochs, of which they are a part"):
+        assert name_options(untouched) == untouched

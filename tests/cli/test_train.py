@@ -32,9 +32,9 @@ def thirds(number):
 
 def test_train_tells_and_writes(trained):
     result, folder = trained
-    assert "LMFCN 1/2  validation" in result.stderr
+    assert "Training on 16 images, 4 held out: 1/1 epochs, epoch 0: epoch score" in result.stderr
     assert "support vectors" in result.stderr
-    assert "Images: 20 for training\n" in result.stderr
+    assert "Images: 20 for training and validation (0.2 of every class is held out)\n" in result.stderr
     assert re.search(r"Balanced accuracy [01]\.\d{3} \(\d\.\d{3} to \d\.\d{3}\) on 4 validation images", result.stdout)
     assert f"Model: {folder / 'trees.lmfcn'} (" in result.stdout
     assert f"Report: {folder / 'report.html'} (" in result.stdout
@@ -52,7 +52,7 @@ def test_the_report_shows_everything_and_needs_nothing(trained):
     assert not re.findall(r"(?:https?:)?//[a-z]", without_pictures)
     for title in ("Accuracy", "Confusion matrix", "probabilities right", "hardest images", "latent space"):
         assert title in page
-    assert page.count("data:image/") == 5
+    assert page.count("data:image/") == 4 + 4  # the figures, and the hardest images
 
 
 def test_same_seed_same_file(command, trees, model, tmp_path):
@@ -153,11 +153,60 @@ def test_ctrl_c_keeps_what_there_is_or_leaves_nothing(command, trees, tmp_path, 
     if first_epoch_done:
         assert "Interrupted after epoch 0; epoch 0 is selected." in stderr
         _, stdout, _ = command("info", tmp_path / "model.lmfcn")
-        assert "epoch        0 selected, interrupted by the user\n" in stdout
+        assert "interrupted  yes: the user stopped the training before its last epoch\n" in stdout
+        assert "Finishing with epoch 0; press Ctrl-C again to stop without a model.\n" in stderr
+        assert "Give --checkpoint to be able to go on after an interruption." in stderr
         assert json.loads(command("info", tmp_path / "model.lmfcn", "--json")[1])["interrupted"] is True
     else:
         assert stderr.endswith("Stopped; no model was written.\n")
         assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_ctrl_c_leaves_no_model(command, trees, tmp_path, monkeypatch):
+    from lmfcn.method.epoch import Training
+
+    whole = Training.run
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    def stopped(training):
+        monkeypatch.setattr("lmfcn.training.fit.fit_final_svm", interrupt)
+        whole(training)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Training, "run", stopped)
+    code, _, stderr = command("train", trees, *FAST, "--no-report")
+    assert code == 130
+    assert "press Ctrl-C again to stop without a model." in stderr
+    assert stderr.endswith("Stopped; no model was written.\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_values_that_contradict_each_other_are_refused_before_images_are_read(command, trees):
+    code, _, stderr = command("train", trees, "--epochs", "2", "--refit-epochs", "3")
+    assert code == 2
+    assert "--refit-epochs must be less than epochs, 2, of which they are a part, got 3." in stderr
+    assert "Reading" not in stderr
+
+
+def test_epoch_score_and_balanced_accuracy_have_two_names(command, trees, tmp_path, monkeypatch):
+    from lmfcn.user_training import TrainedModel
+
+    monkeypatch.setattr(TrainedModel, "epoch_score", 0.123)
+    code, stdout, stderr = command("train", trees, *FAST, "--no-report")
+    record = lmfcn.load(tmp_path / "model.lmfcn").record
+    (history,), (selected,) = record["histories"], record["best_epochs"]
+    score = history[selected]["validation_balanced_accuracy"]
+    accuracy = record["held_out"]["balanced_accuracy"]
+    assert code == 0
+    assert f"Balanced accuracy {accuracy:.3f} (" in stdout
+    assert f"epoch {selected} selected (epoch score {score:.3f})" in stdout
+    assert f"The epoch score (0.123) is not the balanced accuracy ({accuracy:.3f})" in stderr
+    _, told, _ = command("info", tmp_path / "model.lmfcn")
+    assert f"{accuracy:.3f} balanced, on 4 validation images" in told
+    assert f"{selected} selected (epoch score {score:.3f})" in told
+    assert "trained on   16 images (bark 8, wood 8), with 4 others held out for validation\n" in told
 
 
 def test_without_the_extra_there_is_a_model_but_no_report(command, trees, tmp_path, monkeypatch):
@@ -180,7 +229,7 @@ def test_without_the_extra_there_is_a_model_but_no_report(command, trees, tmp_pa
         (["trees", "--recipe", "best"], "recipe must be 'default', 'paper' or a lmfcn.Recipe, got 'best'."),
         (["trees", "--augmentation", "turns"], "augmentation must be one of 'none', 'flips', 'dihedral', got 'turns'."),
         (["trees", "--class-weight", "bark=a"], "--class-weight must be such as rare=5,other=1, got 'bark=a'"),
-        (["trees", "--class-weight", "oak=2"], "class_weight names labels that are not in y: ['oak']."),
+        (["trees", "--class-weight", "oak=2"], "--class-weight names labels that are not in y: ['oak']."),
         (["trees", "--device", "abacus"], "device must be 'auto' or an available device ("),
         (["trees", "-o", "empty"], "empty is a folder; give the name of a file."),
         (["parts.csv"], "has a split with the names fold1, but train, val and test are needed"),
@@ -212,8 +261,8 @@ def test_class_weights_of_labels_with_signs():
 def test_refit_epochs_are_printed_and_can_be_switched_off(command, trees, tmp_path):
     few = ("--epochs", "2", "--passes", "1", "--latent-dim", "2", "--no-gallery", "-o", tmp_path / "model.lmfcn")
     for more, stderr, shown in (
-        ((), "selected, then refitted on all images", ", then refitted on all of them"),
-        (("--refit-epochs", "0"), "selected, ", "which also helped to fit the final SVM"),
+        ((), "), then 1 refit epoch on all images", ", then refitted on all of them"),
+        (("--refit-epochs", "0"), " selected (epoch score ", "which also helped to fit the final SVM"),
     ):
         code, stdout, _ = command("train", trees, *few, *more)
         assert code == 0
@@ -221,4 +270,4 @@ def test_refit_epochs_are_printed_and_can_be_switched_off(command, trees, tmp_pa
         assert shown in (tmp_path / "report.html").read_text()
     code, _, complaint = command("train", trees, *few, "--refit-epochs", "2")
     assert code == 2
-    assert "refit_epochs must be less than epochs, 2" in complaint
+    assert "--refit-epochs must be less than epochs, 2" in complaint

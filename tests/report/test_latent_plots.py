@@ -11,12 +11,31 @@ from lmfcn.method.anchors import analyse_latents
 from lmfcn.method.history import Stopwatch
 from lmfcn.recipe import Recipe
 from lmfcn.report.curves import comparison_curves, support_curves, training_curves
-from lmfcn.report.latent_plots import anchor_figure, epoch_frame, latent_map, sample_images, shared_limits
-from lmfcn.report.style import CLASS_COLORS, as_png, as_svg
+from lmfcn.report.latent_plots import (
+    anchor_figure,
+    epoch_frame,
+    latent_figure,
+    latent_map,
+    sample_images,
+    shared_limits,
+)
+from lmfcn.report.style import as_png, as_svg, class_style
 
 
 def points(random, n, n_classes):
     return Points(random.normal(size=(n, 2)), np.arange(n) % n_classes, np.arange(n) % 4 == 0)
+
+
+def test_long_names_stand_below_the_latents_and_cover_no_point(random):
+    classes = ["bark", "a very long name of a class of defects"]
+    numbers = np.arange(20) % 2
+    figure = latent_figure(random.normal(size=(20, 5)), numbers, classes, numbers == 0)
+    figure.draw_without_rendering()
+    (axes,), (legend,) = figure.axes, figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == classes
+    assert legend.get_window_extent().y1 <= axes.get_window_extent().y0
+    edges = [legend.get_window_extent().x0, legend.get_window_extent().x1]
+    assert 0 <= edges[0] < edges[1] <= figure.bbox.width
 
 
 def test_marked_points_are_larger_and_nothing_is_lost(random):
@@ -88,7 +107,7 @@ def test_anchor_figure_draws_a_line_per_pair(space):
 def test_training_curves_show_the_recorded_values(fitted):
     figure = training_curves(fitted.history_, fitted.best_epoch_)
     drawn = {line.get_label(): list(line.get_ydata()) for axes in figure.axes for line in axes.lines}
-    assert drawn["validation"] == fitted.history_.column("validation_balanced_accuracy")
+    assert drawn["epoch score (validation)"] == fitted.history_.column("validation_balanced_accuracy")
     assert drawn["support vectors"] == fitted.history_.column("n_support")
     assert drawn["support loss"] == fitted.history_.column("support_loss")
 
@@ -101,7 +120,7 @@ def test_refit_epochs_go_on_behind_the_others(fitted):
     assert list(counts.lines[1].get_ydata()) == refit.column("n_support")
     for axes in (accuracies, counts, losses):
         assert "all images" in [text.get_text() for text in axes.texts]
-    assert [text.get_text() for text in accuracies.get_legend().get_texts()] == ["training", "validation"]
+    assert [text.get_text() for text in accuracies.get_legend().get_texts()] == ["training", "epoch score (validation)"]
 
 
 def test_comparison_counts_images_before_each_epoch(fitted):
@@ -123,7 +142,7 @@ def test_pictures_are_inline_addresses(textures):
     figure = sample_images(*textures, per_class=2)
     assert as_svg(figure).startswith("data:image/svg+xml;base64,")
     assert as_png(figure).startswith("data:image/png;base64,")
-    assert len(set(CLASS_COLORS)) == 2
+    assert len({class_style(number)[0] for number in (0, 1)}) == 2
 
 
 def test_support_vectors_over_the_epochs():

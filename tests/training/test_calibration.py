@@ -83,6 +83,13 @@ def test_calibration_error_by_hand():
     assert expected_calibration_error(torch.tensor([0, 1, 1, 1]), predicted) == pytest.approx(0.35 / 4)
 
 
+def test_the_error_is_that_of_the_probabilities_that_the_model_gives():
+    scores, labels = drawn(60, 3)
+    calibration = calibrate(scores, labels, held_out=True)
+    given = probabilities(scores, calibration.inverse_temperature)
+    assert calibration.error == pytest.approx(expected_calibration_error(labels, given))
+
+
 def test_calibrated_probabilities_are_right_as_often_as_they_say():
     scores, labels = drawn(4000, 3)
     calibration = calibrate(scores[:1000], labels[:1000], held_out=True)

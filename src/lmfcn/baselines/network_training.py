@@ -143,7 +143,7 @@ class NetworkTraining:
     def run(self, title: str, *, verbose: bool) -> TrainedNetwork:
         """Train to the last epoch, or until patience runs out; return the best epoch."""
         epochs, best = self.schedule.n_epochs(int(self.train.numbers.max()) + 1), None
-        with epoch_progress(title, epochs + 1, visible=verbose) as advance:
+        with epoch_progress(title, epochs, visible=verbose) as bar:
             for epoch in range(epochs + 1):
                 clock = Stopwatch()
                 with clock("encoding"):
@@ -156,7 +156,7 @@ class NetworkTraining:
                 with clock("backpropagation"):
                     n_images = 0 if last else self._train_one_epoch(rate)
                 self.history.append(measured.record(epoch, n_images, rate, clock))
-                advance(progress_note(measured.validation_score))
+                bar.move_to(min(epoch + 1, epochs), progress_note(epoch, measured.validation_score))
                 if last:
                     break
         return TrainedNetwork(*selected, self.history, best_epoch)

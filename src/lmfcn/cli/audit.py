@@ -43,6 +43,7 @@ def audit(
     images are held out together. The first line says how well they predict: with a low accuracy, most disagreements
     are their own errors. The exit code is 0 whatever is found.
     """
+    CommandConsole(quiet).load_libraries()
     from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.data.leaks import KEPT_TOGETHER, MAY_BE_SPLIT, find_duplicates
     from lmfcn.explain.audit import NamedAudit, latents_for_audit, write_audit_table

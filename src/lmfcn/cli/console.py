@@ -5,7 +5,7 @@ Every command imports this module, so it must not import anything slow, such as 
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
+from lmfcn.util.progress import step_progress
 
 if TYPE_CHECKING:
     from lmfcn.benchmark.comparison import Comparison
@@ -77,8 +79,13 @@ class CommandConsole:
             self.note(f"Next: {command}")
 
     def show_status(self, text: str) -> AbstractContextManager[object]:
-        """Show a spinner on a terminal while a block runs that has no progress bar."""
-        return nullcontext() if self.quiet else Console(stderr=True).status(escape(text))
+        """Show that a block runs which has no progress bar: a spinner, or a line in a pipe every two seconds."""
+        return step_progress(text, visible=not self.quiet)
+
+    def load_libraries(self) -> None:
+        """Import what every command with a model needs; that takes seconds."""
+        with self.show_status("Loading"):
+            import lmfcn.classifier  # noqa: F401
 
 
 def format_count(number: int, noun: str) -> str:
@@ -126,7 +133,7 @@ def print_accuracy(console: CommandConsole, evaluation: "Evaluation", noun: str)
         [label, str(recall.n), f"{recall.value:.3f}", f"{recall.low:.3f} to {recall.high:.3f}"]
         for label, recall in evaluation.recalls.items()
     ]
-    console.print_table(["class", "images", "recognised", "95 % interval"], rows)
+    console.print_table(["class", "images", "recall", "95 % interval"], rows)
 
 
 def print_confusion(console: CommandConsole, evaluation: "Evaluation") -> None:

@@ -43,6 +43,7 @@ def evaluate(
     Accuracies have 95 % intervals, in which images of one group count as one sample. A line says how many of the images
     have a near-identical training image, and the accuracy without them.
     """
+    CommandConsole(quiet).load_libraries()
     from lmfcn.model_file import load
     from lmfcn.predict.evaluation import accuracy_without, class_numbers_of, evaluate_predictions, find_training_copies
     from lmfcn.user_training import check_readable

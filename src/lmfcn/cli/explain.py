@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
+from lmfcn.cli.console import CommandConsole
 from lmfcn.cli.options import AsJson, Device, GalleryFile, ModelFile, Quiet
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def explain(
 
     The weights of the support vectors and a constant sum to the decision value. So does the map over the image.
     """
+    CommandConsole(quiet).load_libraries()
     from lmfcn.explain.explanation import explain as explain_one
     from lmfcn.explain.score_map import class_number
     from lmfcn.model_file import load
@@ -77,6 +79,7 @@ def _load_gallery(model: "TextureModel", path: Path, given: Path | None) -> "tup
 def _explain_all(
     model: "TextureModel", paths: list[Path], explain_image: "Callable[[np.ndarray], Explanation]", *, verbose: bool
 ) -> "list[Explained]":
+    from lmfcn.data.image_files import probe_image
     from lmfcn.report.overlay import Explained
     from lmfcn.util.progress import item_progress
 
@@ -84,7 +87,9 @@ def _explain_all(
     with item_progress("Explaining", len(paths), visible=verbose) as advance:
         for path in paths:
             image = model.form.load([path])[0]
-            explained.append(Explained.of(str(path), image, explain_image(image)))
+            header = probe_image(path) if model.form.preprocessing.fit == "resize" else None
+            shape = None if header is None else (header.height, header.width)
+            explained.append(Explained.of(str(path), image, explain_image(image), shape))
             advance()
     return explained
 
@@ -145,4 +150,5 @@ def _sum_lines(found: "Explanation") -> list[str]:
         f"    {found.rest:+9.4f}  the other {found.n_rest} support vectors",
         f"    {found.intercept:+9.4f}  constant",
         f"  = {found.value:+9.4f}  decision value of {found.explained}",
+        f"    {found.standing}",
     ]

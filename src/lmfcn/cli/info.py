@@ -36,7 +36,7 @@ def _network_lines(information: dict[str, Any]) -> dict[str, str]:
     return {
         "networks": f"{networks['count']}, with {format_count(networks['n_weights'], 'weight')} in all",
         "decision": f"RBF SVM on {_features(information)} with {information['n_support']} support vectors",
-        "calibration": "none" if error is None else f"expected error {error:.3f}",
+        "calibration": "none" if error is None else f"expected calibration error {error:.3f}",
     }
 
 
@@ -46,14 +46,26 @@ def _features(information: dict[str, Any]) -> str:
     return f"{information['n_features']} whitened directions of {latents}" if information["whitened"] else latents
 
 
+def _training_images(data: dict[str, Any], information: dict[str, Any]) -> str:
+    counts = ", ".join(f"{label} {count}" for label, count in data["classes"].items())
+    text = f"{format_count(data['n_train'], 'image')} ({counts})"
+    if not data["n_validation"]:
+        return text
+    later = ", then on all of them" if information.get("n_closing_epochs") else ""
+    return f"{text}, with {data['n_validation']} others held out for validation{later}"
+
+
+def _epoch_score(information: dict[str, Any]) -> str:
+    """Return the score by which the epoch was selected, of a model with one network."""
+    score = information.get("epoch_score")
+    return "" if score is None else f" (epoch score {score:.3f})"
+
+
 def _record_lines(information: dict[str, Any]) -> dict[str, str]:
     """Return lines about the training; the record of a model built by hand may lack some."""
     lines: dict[str, str] = {}
     if data := information.get("data"):
-        counts = ", ".join(f"{label} {count}" for label, count in data["classes"].items())
-        lines["trained on"] = (
-            f"{format_count(data['n_train'], 'image')} ({counts}), {data['n_validation']} for validation"
-        )
+        lines["trained on"] = _training_images(data, information)
         lines["fingerprint"] = data["fingerprint"]
     if (held_out := information.get("held_out")) and held_out["balanced_accuracy"] is not None:
         what = "cross-validated training" if held_out["seen_in_training"] else "validation"
@@ -63,13 +75,11 @@ def _record_lines(information: dict[str, Any]) -> dict[str, str]:
         interval = f"{score['low']:.3f} to {score['high']:.3f}"
         lines["test"] = f"{score['value']:.3f} balanced ({interval}), on {test['n_images']} test images"
     if epochs := information.get("best_epochs"):
-        more = (
-            f", then {format_count(information['n_closing_epochs'], 'epoch')} on all images"
-            if information["n_closing_epochs"]
-            else ""
-        )
-        stopped = ", interrupted by the user" if information.get("interrupted") else ""
-        lines["epoch"] = f"{', '.join(map(str, epochs))} selected{more}{stopped}"
+        n_refit = information["n_closing_epochs"]
+        more = f", then {format_count(n_refit, 'refit epoch')} on all images" if n_refit else ""
+        lines["epoch"] = f"{', '.join(map(str, epochs))} selected{_epoch_score(information)}{more}"
+    if information.get("interrupted"):
+        lines["interrupted"] = "yes: the user stopped the training before its last epoch"
     if information.get("random_state") is not None:
         lines["seed"] = str(information["random_state"])
     for name in ("parameters", "versions"):

@@ -2,23 +2,30 @@
 
 import shlex
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 from typer import Option
 
 from lmfcn.cli.console import CommandConsole, format_count
-from lmfcn.cli.options import AsJson, Data, GroupsFrom, Quiet
+from lmfcn.cli.options import AsJson, Color, Data, Groups, GroupsFrom, Quiet, Size, SkipBad, name_options
 
 if TYPE_CHECKING:
+    from lmfcn.data.framing import Color as ColorName
     from lmfcn.data.leaks import Inspection
 
 _SHOWN = 20
 _SHOWN_GROUPS = 5
+_PARTS = {"train", "training", "val", "valid", "validation", "test"}
 
 
 def inspect(
     data: Data,
+    groups: Groups = None,
+    size: Size = None,
+    color: Color = "keep",
+    skip_bad: SkipBad = False,
     headers_only: Annotated[
         bool, Option("--headers-only", help="Do not decode images; duplicates are not found.")
     ] = False,
@@ -28,28 +35,76 @@ def inspect(
 ) -> None:
     """Show classes, sizes, depths, groups and duplicates of a collection of images.
 
-    The exit code is 0 if the collection is fit for training, 1 if it is not.
+    The image options are those of lmfcn train. The exit code is 0 if the collection is fit for training with them, 1 if
+    it is not.
     """
     from lmfcn.data.leaks import inspect as inspect_images
     from lmfcn.data.sources import open_collection
+    from lmfcn.util.checks import check_choice
 
+    check_choice("--color", color, ("keep", "grey", "rgb"))
     console = CommandConsole(quiet, as_json)
-    found = inspect_images(open_collection(data, group_pattern=groups_from), pixels=not headers_only, verbose=not quiet)
-    _print_result(console, found)
-    if found.fit_for_training:
-        more = [] if groups_from is None else ["--groups-from", groups_from]
-        console.suggest(shlex.join(["lmfcn", "train", str(data), *more, "-o", "model.lmfcn"]))
-    console.print_json(_json_values(found))
-    raise typer.Exit(0 if found.fit_for_training else 1)
+    images = open_collection(data, group_column=groups, group_pattern=groups_from, color=cast("ColorName", color))
+    images = images if size is None else images.resized(size)
+    found = inspect_images(images, pixels=not headers_only, verbose=not quiet)
+    problems = [problem for problem in found.problems if not (skip_bad and "cannot be read" in problem)]
+    _print_result(console, found, problems)
+    given = {
+        "--groups": groups,
+        "--groups-from": groups_from,
+        "--size": size,
+        "--color": None if color == "keep" else color,
+        "--skip-bad": skip_bad,
+    }
+    _suggest(console, data, given, found, problems)
+    console.print_json({**_json_values(found), "fit_for_training": not problems, "problems": problems})
+    raise typer.Exit(1 if problems else 0)
 
 
-def _print_result(console: CommandConsole, found: "Inspection") -> None:
+def _suggest(
+    console: CommandConsole, data: Path, given: Mapping[str, object], found: "Inspection", problems: list[str]
+) -> None:
+    """Propose the command that trains on these images, with the options that they need; none if no option helps."""
+    cures = _cures(found, problems)
+    if len(cures) < len(problems):
+        return
+    options = {**{name: value for name, value in given.items() if value}, **cures}
+    if found.split and not set(found.split) <= _PARTS:
+        options["--ignore-split"] = True
+    words = [shlex.quote(str(data))]
+    for name, value in options.items():
+        words += [name] if value is True else [name, shlex.quote(str(value))]
+    console.suggest(f"lmfcn train {' '.join(words)} -o model.lmfcn")
+
+
+def _cures(found: "Inspection", problems: list[str]) -> dict[str, object]:
+    """Return the option of `lmfcn train` that solves each problem, for those that an option can solve."""
+    cures: dict[str, object] = {}
+    for problem in problems:
+        if found.unreadable and "cannot be read" in problem:
+            cures["--skip-bad"] = True
+        elif "give color=" in problem:
+            cures["--color"] = "rgb"
+        elif "are smaller than" in problem:
+            cures["--size"] = _size_for(found)
+    return cures
+
+
+def _size_for(found: "Inspection") -> int:
+    """Return the most frequent smaller side that training accepts, or the least that it accepts."""
+    sides = [min(map(int, size.split("x"))) for size in found.sizes.elements()]
+    enough = [side for side in sides if side >= 8]
+    return max(set(enough), key=lambda side: (enough.count(side), side)) if enough else 8
+
+
+def _print_result(console: CommandConsole, found: "Inspection", problems: list[str]) -> None:
     classes = "1 class" if len(found.classes) == 1 else f"{len(found.classes)} classes"
     console.print_result(f"{format_count(found.n_images, 'image')}, {classes}")
     groups = found.groups_per_class
     rows = [[label, str(count), *([str(groups[label])] if groups else [])] for label, count in found.classes.items()]
     console.print_table(["class", "images", *(["groups"] if groups else [])], rows)
-    for title, counts in (("sizes", found.sizes), ("channels", found.forms), ("formats", found.formats)):
+    kinds = (("sizes (width x height)", found.sizes), ("channels", found.forms), ("formats", found.formats))
+    for title, counts in kinds:
         console.print_result(f"{title}: {_most_common(counts)}")
     if found.split:
         console.print_result(f"split: {_most_common(found.split)}")
@@ -57,9 +112,9 @@ def _print_result(console: CommandConsole, found: "Inspection") -> None:
     _print_list(console, "groups of duplicates", found.duplicates, _SHOWN_GROUPS)
     for doubt in found.warnings:
         console.print_result(f"Note: {doubt}", style="yellow")
-    for problem in found.problems:
-        console.print_result(f"Problem: {problem}", style="red")
-    console.print_result("Fit for training." if found.fit_for_training else "Not fit for training.")
+    for problem in problems:
+        console.print_result(f"Problem: {name_options(problem)}", style="red")
+    console.print_result("Not fit for training." if problems else "Fit for training.")
 
 
 def _json_values(found: "Inspection") -> dict[str, Any]:
@@ -70,7 +125,6 @@ def _json_values(found: "Inspection") -> dict[str, Any]:
         "duplicates": found.duplicates,
         "n_near_identical": found.n_near_identical,
         "doubts": found.warnings,
-        "problems": found.problems,
         "unreadable": [str(error) for error in found.unreadable],
     }
 

@@ -51,6 +51,7 @@ def map_image(
     Images of any size are mapped in blocks; after an interruption the same command continues. The exit code is 1 if a
     part of the image could not be mapped.
     """
+    CommandConsole(quiet).load_libraries()
     from lmfcn.maps.readers import READERS, View
     from lmfcn.maps.run import MapRequest
     from lmfcn.maps.run import map_image as run

@@ -1,8 +1,10 @@
 """Options that several commands share, and parameter files in TOML."""
 
 import json
+import re
+import shlex
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -11,6 +13,58 @@ import typer
 from typer import Argument, Context, Option
 
 from lmfcn.util.files import write_text
+
+
+class ConfigError(ValueError):
+    """A mistake in a parameter file; its sentence names options as the file does."""
+
+
+_OPTIONS = {
+    "checkpoint_dir": "--checkpoint",
+    "random_state": "--seed",
+    "n_jobs": "--jobs",
+    "validation_fraction": "--holdout",
+    "group_column": "--groups",
+    **{name: f"--{name}" for name in ("color", "size", "network", "weights", "epochs", "strategy", "recipe", "device")},
+    **{name: f"--{name}" for name in ("augmentation", "passes")},
+    **{
+        name: f"--{name.replace('_', '-')}"
+        for name in ("refit_epochs", "latent_dim", "class_weight", "learning_rate", "batch_size")
+    },
+}
+"""Options of the command line by the name of the Python parameter."""
+
+_PHRASES = {"call fit again with the same data, parameters and": "run the same command again with"}
+_WITH_VALUE = re.compile(
+    r"""(?<![\w.'"/-])(?P<name>[a-z_]+)=(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<plain>[^\s'",;()]*[^\s'",;().]))"""
+    r"""(?:\ or\ ['"](?P<other>\w+)['"])?"""
+)
+_BARE = re.compile(r"""(?<![\w.'"/-])([a-z]+(?:_[a-z]+)+)(?![\w'"/=(])""")
+
+
+def name_options(text: str, known: Collection[str] = tuple(_OPTIONS.values())) -> str:
+    """Return a sentence for Python users as one for users of the command line, with the options that are known there.
+
+    Examples
+    --------
+    >>> name_options("Give color='grey' or 'rgb', or another checkpoint_dir.")
+    'Give --color grey or rgb, or another --checkpoint.'
+    """
+    for phrase, ours in _PHRASES.items():
+        text = text.replace(phrase, ours)
+
+    def with_value(found: re.Match[str]) -> str:
+        option = _OPTIONS.get(found["name"])
+        if option is None or option not in known:
+            return found[0]
+        value = next(found[kind] for kind in ("single", "double", "plain") if found[kind] is not None)
+        return f"{option} {shlex.quote(value)}" + (f" or {found['other']}" if found["other"] else "")
+
+    def bare(found: re.Match[str]) -> str:
+        option = _OPTIONS.get(found[1])
+        return option if option is not None and option in known else found[0]
+
+    return _BARE.sub(bare, _WITH_VALUE.sub(with_value, text))
 
 
 def _check_exists(context: Context, path: Path) -> Path:
@@ -31,6 +85,8 @@ Data = Annotated[
 ModelFile = Annotated[
     Path, Argument(metavar="MODEL", callback=_check_exists, help="File that lmfcn train wrote, such as model.lmfcn.")
 ]
+Groups = Annotated[str | None, Option("--groups", metavar="COLUMN", help="Column with groups that stay together.")]
+SkipBad = Annotated[bool, Option("--skip-bad", help="Leave out files that cannot be read.")]
 Size = Annotated[int | None, Option(min=8, metavar="PIXELS", help="Side to which all images are resized.")]
 Color = Annotated[str, Option(metavar="KIND", help="keep, grey or rgb: for images of mixed kinds.")]
 GalleryFile = Annotated[
@@ -70,7 +126,7 @@ def read_config(path: Path, command: str, kinds: Mapping[str, Any]) -> dict[str,
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a TOML file: {error}.") from error
+        raise ConfigError(f"{path} is not a TOML file: {error}.") from error
     tables = {name: value for name, value in content.items() if isinstance(value, dict)}
     found = {name: value for name, value in content.items() if name not in tables} | tables.get(command, {})
     options = {name.replace("-", "_"): value for name, value in found.items()}
@@ -78,9 +134,9 @@ def read_config(path: Path, command: str, kinds: Mapping[str, Any]) -> dict[str,
         if name not in kinds:
             near = get_close_matches(name, kinds, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(kinds))}."
-            raise ValueError(f"{path}: lmfcn {command} has no option {name!r}; {hint}")
+            raise ConfigError(f"{path}: lmfcn {command} has no option {name!r}; {hint}")
         if not _fits(value, kinds[name]):
-            raise ValueError(f"{path}: {name} must be {_kind_name(kinds[name])}, got {value!r}.")
+            raise ConfigError(f"{path}: {name} must be {_kind_name(kinds[name])}, got {value!r}.")
     return options
 
 

@@ -70,6 +70,7 @@ def predict(
     standard error and left out; the exit code is then 1, or 2 if no image is left. With --jobs or --scheduler, workers
     read the images themselves; rows keep the order of the files.
     """
+    CommandConsole(quiet).load_libraries()
     from lmfcn.compute.resources import check_device
     from lmfcn.model_file import load
     from lmfcn.predict.writers import (

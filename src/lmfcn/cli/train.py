@@ -9,7 +9,7 @@ import typer
 from typer import Option
 
 from lmfcn.cli.console import CommandConsole, format_count, print_accuracy
-from lmfcn.cli.options import AsJson, ConfigFile, Data, Quiet, SaveConfig, save_config
+from lmfcn.cli.options import AsJson, ConfigFile, Data, Quiet, SaveConfig, name_options, save_config
 
 if TYPE_CHECKING:
     from lmfcn.classifier import LMFCNClassifier
@@ -144,10 +144,14 @@ def train(
     """Train on your own images; write a model, a report on its accuracy, and a gallery for explanations.
 
     A split or groups in DATA are used: test images are only tested on, images of one group stay together, and so do
-    near-identical images. Ctrl-C stops
-    training, writes the model of the selected epoch and exits with code 130; with --checkpoint the same command
-    continues.
+    near-identical images. Ctrl-C stops training, writes the model of the selected epoch and exits with code 130;
+    pressed again, it stops without a model. With --checkpoint the same command continues.
+
+    While training, the epoch score selects the epoch: the balanced accuracy on the validation images of an SVM that is
+    fitted on the training images alone. The balanced accuracy at the end is that of the final SVM.
     """
+    console = CommandConsole(quiet, as_json)
+    console.load_libraries()
     from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.networks.registry import NETWORKS
     from lmfcn.recipe import override
@@ -161,7 +165,6 @@ def train(
     check_choice("--network", network, (AUTO, *NETWORKS))
     page = None if no_report else report or output.parent / "report.html"
     save_config(context, save_config_to)
-    console = CommandConsole(quiet, as_json)
     changed_recipe = override(
         recipe,
         {
@@ -173,12 +176,14 @@ def train(
             "split_duplicates": split_duplicates or None,
         },
     )
+    # Values that contradict each other are refused before anything is read.
+    override(changed_recipe, {"epochs": epochs, "latent_dim": latent_dim, "strategy": strategy})
     source = Source(data, size, cast("Color", color), groups, skip_bad, groups_from)
     with create_folder(output.parent), create_folder((page or output).parent):
         for file in filter(None, (output, page)):
             check_writable(file)
         parts = open_split(source, source.with_path(val), ignore_split=ignore_split, verbose=not quiet)
-    _print_notes(console, parts, split_duplicates=split_duplicates)
+    _print_notes(console, parts, holdout, split_duplicates=split_duplicates)
     parameters = {
         "network": network,
         "weights": weights,
@@ -223,12 +228,14 @@ def parse_class_weight(text: str) -> Any:
     return weights
 
 
-def _print_notes(console: CommandConsole, parts: "SplitImages", *, split_duplicates: bool) -> None:
+def _print_notes(console: CommandConsole, parts: "SplitImages", holdout: float, *, split_duplicates: bool) -> None:
     from lmfcn.data.leaks import KEPT_TOGETHER, MAY_BE_SPLIT
 
+    inner_split = parts.validation is None and holdout > 0
+    training = f"training and validation ({holdout:g} of every class is held out)" if inner_split else "training"
     counts = [
         f"{len(part)} for {what}"
-        for part, what in ((parts.train, "training"), (parts.validation, "validation"), (parts.test, "the test"))
+        for part, what in ((parts.train, training), (parts.validation, "validation"), (parts.test, "the test"))
         if part is not None
     ]
     console.note(f"Images: {', '.join(counts)}")
@@ -251,9 +258,16 @@ def _train(console: CommandConsole, parts: "SplitImages", parameters: dict[str, 
         raise typer.Exit(130) from None
 
 
+_ABOUT_EPOCH_SCORE = (
+    "The epoch score ({score:.3f}) is not the balanced accuracy ({accuracy:.3f}), though both are measured on the"
+    " validation images. It comes from an SVM fitted on the training images alone, and selects the epoch. The final SVM"
+    " also learns from the other validation images, and leans towards rare classes."
+)
+
+
 def _print_result(console: CommandConsole, trained: "TrainedModel", seconds: float) -> None:
     for message in trained.notes[len(trained.parts.notes) :]:
-        console.note(f"Note: {message}")
+        console.note(f"Note: {name_options(message)}")
     classifier, evaluated = trained.classifier, trained.best_evaluated
     if not console.quiet and evaluated is not None:
         print_accuracy(console, evaluated.evaluation, f"{evaluated.part} image")
@@ -265,19 +279,33 @@ def _print_result(console: CommandConsole, trained: "TrainedModel", seconds: flo
         n_images = len(trained.parts.train) + len(trained.parts.validation or ())
         support = f"{format_count(len(classifier.support_), 'support vector')} of {format_count(n_images, 'image')}"
         console.print_result(f"{support}, {_epochs(classifier)}, {seconds:.0f} seconds")
+    score = trained.epoch_score
+    if score is not None and evaluated is not None and evaluated is trained.held_out:
+        accuracy = evaluated.evaluation.balanced_accuracy.value
+        if f"{score:.3f}" != f"{accuracy:.3f}":
+            console.note(f"Note: {_ABOUT_EPOCH_SCORE.format(score=score, accuracy=accuracy)}")
 
 
 def _epochs(classifier: "LMFCNClassifier") -> str:
     """Describe the selected epoch, and whether training continued on all images."""
-    if classifier.refit_history_ is None:
-        return f"epoch {classifier.best_epoch_} selected"
-    return f"epoch {classifier.best_epoch_} selected, then refitted on all images"
+    from lmfcn.model_file import describe_model
+
+    told = describe_model(classifier.model_)
+    score = "" if told["epoch_score"] is None else f" (epoch score {told['epoch_score']:.3f})"
+    refit = format_count(told["n_closing_epochs"], "refit epoch")
+    more = "" if classifier.refit_history_ is None else f", then {refit} on all images"
+    return f"epoch {classifier.best_epoch_} selected{score}{more}"
 
 
 def _write(console: CommandConsole, trained: "TrainedModel", output: Path, page: Path | None, *, gallery: bool) -> None:
     trained.classifier.save(output)
-    gallery_file = _write_gallery(trained, output) if gallery else None
-    written = None if page is None else _write_report(console, trained, page, output.name)
+    try:
+        with console.show_status("Writing the gallery"):
+            gallery_file = _write_gallery(trained, output) if gallery else None
+        written = None if page is None else _write_report(console, trained, page, output.name)
+    except KeyboardInterrupt:
+        typer.echo(f"Stopped; the model was written before that: {output}.", err=True)
+        raise typer.Exit(130) from None
     _print_files(console, trained, {"model": output, "report": written, "gallery": gallery_file})
     name = shlex.quote(str(output))
     console.suggest(f"lmfcn predict {name} NEW_IMAGES, or lmfcn serve {name}")
@@ -304,13 +332,13 @@ def _write_report(console: CommandConsole, trained: "TrainedModel", page: Path, 
     """Write the report; return None if packages for it are missing."""
     from lmfcn.report import training_report_writer
 
-    try:
-        write_training_report = training_report_writer()
-    except ImportError as error:
-        console.note(f"No report: {error}")
-        return None
-    console.note("Writing the report.")
-    write_training_report(trained, page, name=name)
+    with console.show_status("Writing the report"):
+        try:
+            write_training_report = training_report_writer()
+        except ImportError as error:
+            console.note(f"No report: {error}")
+            return None
+        write_training_report(trained, page, name=name)
     return page
 
 

@@ -164,6 +164,12 @@ class ImageCollection:
         """Return the collection with every image scaled to `size` (a side, or height and width)."""
         return self.preprocessed(replace(self.preprocessing, fit="resize", size=as_pair(size)))
 
+    def unstretched(self) -> "ImageCollection":
+        """Return the collection with every image in its own shape, for pictures: resizing may have distorted it."""
+        if not self.is_whole or self.preprocessing.fit != "resize":
+            return self
+        return self.preprocessed(replace(self.preprocessing, fit="keep", size=None))
+
     def preprocessed(self, preprocessing: Preprocessing) -> "ImageCollection":
         """Return the collection with every image converted to the colour and size of `preprocessing`."""
         if not self.is_whole:

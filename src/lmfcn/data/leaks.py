@@ -11,6 +11,7 @@ import numpy as np
 
 from lmfcn.data.arrays import SMALLEST_SIDE
 from lmfcn.data.collection import ImageCollection
+from lmfcn.data.framing import Preprocessing
 from lmfcn.data.image_files import CollectionError, ImageError, ImageInfo
 from lmfcn.data.image_store import map_in_threads
 from lmfcn.data.near_duplicates import N_WORDS, Group, group_near, join_groups, perceptual_hash
@@ -201,14 +202,29 @@ def duplicates_across(found: Duplicates, parts: Split, n_images: int) -> Duplica
 
 
 def describe_groups(collection: ImageCollection, duplicates: Duplicates) -> list[str]:
-    """Return one line per group of duplicates: its first files, and how they are linked."""
+    """Return one line per group of duplicates: its first files, and how they are linked.
+
+    Groups with different labels come first, and name them: at least one of these labels is wrong.
+    """
     kinds = (
         ("identical files", duplicates.identical_files),
         ("identical pixels", duplicates.identical_pixels),
         ("nearly identical", duplicates.near_duplicates),
     )
-    paths, shown = collection.paths, set(duplicates.largest_groups)
-    return [f"{_names(paths, group)} ({what})" for what, groups in kinds for group in groups if group in shown]
+    shown = set(duplicates.largest_groups)
+    lines: dict[bool, list[str]] = {True: [], False: []}
+    for what, groups in kinds:
+        for group in filter(shown.__contains__, groups):
+            labels = _labels_of(collection, group)
+            told = f"{what}, different labels: {', '.join(labels)}" if len(labels) > 1 else what
+            lines[len(labels) > 1].append(f"{_names(collection.paths, group)} ({told})")
+    return lines[True] + lines[False]
+
+
+def _labels_of(collection: ImageCollection, group: Group) -> list[str]:
+    """Return the labels of a group in the order of its images, each once."""
+    labels = [] if collection.labels is None else np.asarray(collection.labels)[list(group)].tolist()
+    return [str(label) for label in dict.fromkeys(labels)]
 
 
 def _names(paths: Sequence[str], group: Group) -> str:
@@ -268,7 +284,7 @@ class Inspection:
     classes : dict
         Number of readable images of each label.
     sizes, forms, formats : Counter
-        Number of images by height and width, by channels and kind of pixels, and by file format.
+        Number of images by width and height, by channels and kind of pixels, and by file format.
     groups_per_class : dict or None
     split : Counter or None
     unreadable : list of ImageError
@@ -299,7 +315,11 @@ class Inspection:
         """Return a summary in a few lines."""
         counts = ", ".join(f"{label} ({count})" for label, count in self.classes.items())
         lines = [f"{self.n_images} images; classes: {counts or 'none'}"]
-        for title, found in (("sizes", self.sizes), ("channels", self.forms), ("formats", self.formats)):
+        for title, found in (
+            ("sizes, width x height", self.sizes),
+            ("channels", self.forms),
+            ("formats", self.formats),
+        ):
             lines.append(f"{title}: " + ", ".join(f"{name} ({count})" for name, count in found.most_common(8)))
         return "\n".join([*lines, *self.warnings, *self.problems])
 
@@ -351,34 +371,46 @@ def _summarize(
     return Inspection(
         n_images=len(collection),
         classes=classes,
-        sizes=Counter(f"{info.height}x{info.width}" for info in infos),
+        sizes=Counter(f"{info.width}x{info.height}" for info in infos),
         forms=forms,
         formats=Counter(info.format for info in infos),
         groups_per_class=groups,
         split=None if collection.split is None else Counter(map(str, collection.split)),
         unreadable=unreadable,
         duplicates=[] if readable is None else describe_groups(readable, duplicates),
-        problems=_find_problems(classes, forms, infos, unreadable),
+        problems=_find_problems(classes, infos, unreadable, collection.preprocessing),
         warnings=_find_warnings(classes, groups, labels, duplicates),
         n_near_identical=duplicates.n_images,
     )
 
 
 def _find_problems(
-    classes: dict[str, int], forms: Counter[str], infos: list[ImageInfo], unreadable: list[ImageError]
+    classes: dict[str, int], infos: list[ImageInfo], unreadable: list[ImageError], preprocessing: Preprocessing
 ) -> list[str]:
     problems = []
     if unreadable:
-        problems.append(f"{len(unreadable)} files cannot be read; repair or remove them.")
+        files = "1 file" if len(unreadable) == 1 else f"{len(unreadable)} files"
+        problems.append(f"{files} cannot be read; repair or remove them.")
     if len(classes) < 2:
         problems.append(f"There must be at least two classes, but there is {len(classes)}.")
     problems += [f"Class {name!r} has {n} images; at least 3 are needed." for name, n in classes.items() if n < 3]
-    if len(forms) > 1:
-        problems.append(f"Images differ in channels or depth ({', '.join(forms)}); give color='grey' or 'rgb'.")
+    problems += _mixed_forms(infos, preprocessing.color)
     n_small = sum(min(info.height, info.width) < SMALLEST_SIDE for info in infos)
-    if n_small:
+    if n_small and preprocessing.size is None:
         problems.append(f"{n_small} images are smaller than {SMALLEST_SIDE}x{SMALLEST_SIDE} pixels.")
     return problems
+
+
+def _mixed_forms(infos: list[ImageInfo], color: str) -> list[str]:
+    """Return a sentence if images differ in channels or depth after they are converted to the colour."""
+    depths, channels = ({getattr(info, name) for info in infos} for name in ("pixels", "channels"))
+    if len(depths) > 1:
+        return [f"Images differ in depth ({', '.join(sorted(depths))}); convert them to one depth."]
+    if len(channels) < 2 or (color != "keep" and channels <= {1, 3}):
+        return []
+    numbers = ", ".join(map(str, sorted(channels)))
+    cure = "give color='grey' or 'rgb'" if channels == {1, 3} else "remove those that are neither grey nor RGB"
+    return [f"Images differ in channels ({numbers}); {cure}."]
 
 
 def _find_warnings(

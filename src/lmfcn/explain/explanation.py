@@ -122,6 +122,8 @@ class Explanation:
     latent : array (phi,)
     coordinates : tuple of two floats or None
         Position on the plane of the gallery.
+    decision_values : dict of float
+        By class, the largest first: that class is predicted. With more than two classes all of them may be negative.
     """
 
     label: str
@@ -137,6 +139,17 @@ class Explanation:
     map: ScoreMap
     latent: np.ndarray
     coordinates: tuple[float, float] | None
+    decision_values: dict[str, float]
+
+    @property
+    def standing(self) -> str:
+        """How the decision value compares with those of the other classes, in words."""
+        others = {label: value for label, value in self.decision_values.items() if label != self.explained}
+        label, value = next(iter(others.items()))
+        if self.value < value:
+            return f"Not the largest: {label} has {value:+.3f}. The class with the largest value is predicted."
+        below_0 = " A value below 0 is no contradiction: no class stands out, and the largest counts."
+        return f"The largest of all classes; {label} follows with {value:+.3f}.{below_0 if self.value < 0 else ''}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return all values that JSON supports: everything except pictures, map and latent."""
@@ -146,6 +159,7 @@ class Explanation:
             "prediction_set": self.prediction_set,
             "explained": self.explained,
             "value": self.value,
+            "decision_values": self.decision_values,
             "intercept": self.intercept,
             "for": [_entry(image) for image in self.supporting],
             "against": [_entry(image) for image in self.opposing],
@@ -189,7 +203,8 @@ def explain(
     image = image[..., None] if image.ndim == 2 else image
     raw = raw_latents(model, image)
     latent = model.decision.scale.apply(raw).cpu().numpy()[0]
-    predicted = probabilities(to_cpu_double(model.decision.scores(raw)), model.calibration.inverse_temperature).numpy()
+    scores = to_cpu_double(model.decision.scores(raw))
+    predicted = probabilities(scores, model.calibration.inverse_temperature).numpy()
     classes = [str(name) for name in model.classes.tolist()]
     best = classes[int(predicted.argmax())]
     found = decompose_decision(model, latent, best if label is None else label)
@@ -209,7 +224,14 @@ def explain(
         map=score_map(model, image, found.label, latent=latent),
         latent=latent,
         coordinates=None if gallery is None else _pair(gallery.projection.transform(latent[None])[0]),
+        decision_values=_decision_values(scores[0].numpy(), classes),
     )
+
+
+def _decision_values(scores: np.ndarray, classes: list[str]) -> dict[str, float]:
+    """Return the decision value of each class, the largest first; two classes have one score, of the second."""
+    values = np.array([-scores[0], scores[0]]) if len(classes) == 2 else scores
+    return {classes[i]: float(values[i]) for i in np.argsort(-values, kind="stable")}
 
 
 def _list_images(model: TextureModel, gallery: Gallery | None, weights: np.ndarray) -> list[DecidingImage]:

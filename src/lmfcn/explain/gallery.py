@@ -193,7 +193,7 @@ def fingerprint_of(model: TextureModel) -> str:
 
 @dataclass(frozen=True)
 class _Part:
-    """Training or validation images with class numbers, latents and names; a missing name is empty."""
+    """Training or validation images in their own shape, class numbers, latents and names; a missing name is empty."""
 
     images: LoadedImages
     numbers: np.ndarray
@@ -209,7 +209,8 @@ class _Part:
             X.labels if y is None and isinstance(X, ImageCollection) else y, model.classes, len(images)
         )
         latents = model.decision.scale.apply(encode(model.networks, images, model.device))
-        return cls(images, numbers, latents.cpu().numpy().astype(np.float32), names)
+        shown = X.unstretched() if isinstance(X, ImageCollection) else images
+        return cls(shown, numbers, latents.cpu().numpy().astype(np.float32), names)
 
 
 def _each(images: LoadedImages) -> Iterator[np.ndarray]:

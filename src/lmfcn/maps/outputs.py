@@ -1,6 +1,5 @@
 """Write a finished map: label image, probabilities, areas, pictures and legend."""
 
-import colorsys
 import csv
 import io
 import json
@@ -18,12 +17,10 @@ from PIL import Image, ImageDraw, ImageFont
 from lmfcn.maps.blocks import BlockStore, TissueMask
 from lmfcn.maps.large_image import LargeImage, resize_whole
 from lmfcn.maps.texture_map import Box, MapGrid
+from lmfcn.util.class_style import class_color
 from lmfcn.util.files import atomic_path, write_text
 
 _MOST_CLASSES = 250
-# The colours of Okabe and Ito, which are also distinguishable with colour blindness.
-_FIRST = ["0072b2", "e69f00", "009e73", "cc79a7", "f0e442", "d55e00", "56b4e9", "5d3a9b"]
-_GOLDEN = 0.618034
 _UNLABELLED = {"rejected": (150, 150, 150), "glass": (255, 255, 255), "unreadable": (0, 0, 0)}
 """Entries of the legend that are not classes, and their colours; their numbers follow those of the classes."""
 
@@ -78,11 +75,7 @@ def make_legend(classes: np.ndarray) -> Legend:
     """Return the legend for the classes of a model."""
     if len(classes) > _MOST_CLASSES:
         raise ValueError(f"A map can show at most {_MOST_CLASSES} classes, but the model has {len(classes)}.")
-    colours = [tuple(bytes.fromhex(colour)) for colour in _FIRST][: len(classes)]
-    for number in range(len(colours), len(classes)):
-        brightness = (0.95, 0.7, 0.5)[number % 3]
-        rgb = colorsys.hsv_to_rgb(number * _GOLDEN % 1, 0.65, brightness)
-        colours.append(tuple(round(255 * part) for part in rgb))
+    colours = [tuple(bytes.fromhex(class_color(number)[1:])) for number in range(len(classes))]
     names = [str(label) for label in classes.tolist()]
     for unlabelled in _UNLABELLED:
         names.append(_unused_name(names, unlabelled))

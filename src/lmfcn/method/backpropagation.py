@@ -90,12 +90,18 @@ class Descent:
             group["lr"] = rate * group["factor"]
         return rate
 
-    def back_propagate(self, images: Images, space: LatentSpace, epoch: int) -> int:
-        """Take the optimiser steps of an epoch; return how many images went through the network."""
-        device = space.latents.device
+    def back_propagate(
+        self, images: Images, space: LatentSpace, epoch: int, batch_done: Callable[[float], None] = lambda _: None
+    ) -> int:
+        """Take the optimiser steps of an epoch; return how many images went through the network.
+
+        After every batch, `batch_done` is called with the share of the epoch's images that had their turn.
+        """
+        device, moved = space.latents.device, self.moved(space).cpu().numpy()
         self.network.train()
-        n_images = 0
-        for batch in self._batches(images, self.moved(space).cpu().numpy()):
+        n_images, n_offered = 0, 0
+        for batch in self._batches(images, moved):
+            n_offered += len(batch)
             if not self._costs_anything(torch.from_numpy(batch).to(device), space):
                 continue  # a step without a gradient would still decay the weights and follow the momentum
             loss = self._loss(self._latents(images, batch, device), torch.from_numpy(batch).to(device), space)
@@ -108,6 +114,7 @@ class Descent:
             loss.backward()
             self.optimizer.step()
             n_images += len(batch)
+            batch_done(n_offered / (self.recipe.passes * len(moved)))
         return n_images
 
     def moved(self, space: LatentSpace) -> Tensor:

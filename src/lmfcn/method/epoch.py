@@ -91,6 +91,9 @@ class Callback:
     def on_training_start(self, training: "Training") -> None:
         """Before the first epoch. After a resumption, `training.history` already has records."""
 
+    def on_batch_end(self, training: "Training", share: float) -> None:
+        """After every optimiser step; `share` tells how much of the epoch's back-propagation is done, up to 1."""
+
     def on_epoch_end(self, training: "Training", record: EpochRecord, space: LatentSpace) -> None:
         """After every epoch, with its record and its latent space; `training.history` ends with the record."""
 
@@ -192,7 +195,9 @@ class Training:
         with clock("backpropagation"):
             rate = self.descent.start_epoch(epoch)
             last = epoch == self.recipe.n_epochs
-            n_images = 0 if last else self.descent.back_propagate(self.problem.images, space, number)  # step 5
+            n_images = 0
+            if not last:
+                n_images = self.descent.back_propagate(self.problem.images, space, number, self._batch_done)  # step 5
         record = EpochRecord(
             epoch=number,
             phase=self.phase,
@@ -208,6 +213,10 @@ class Training:
         )
         self.selected = selected  # only now, so that an interrupted epoch leaves no trace
         return record, space
+
+    def _batch_done(self, share: float) -> None:
+        for callback in self.callbacks:
+            callback.on_batch_end(self, share)
 
     def _encode_training_set(self, epoch: int) -> Tensor:
         device = self.problem.labels.device

@@ -30,7 +30,7 @@ def training_curves(
     accuracies, counts, losses = figure.subplots(1, 3)
     phases = [history] if refit is None else [history, refit]
     _draw(accuracies, phases, "train_balanced_accuracy", color=TRAIN, label="training")
-    _draw(accuracies, [history], "validation_balanced_accuracy", color=VALIDATION, label="validation")
+    _draw(accuracies, [history], "validation_balanced_accuracy", color=VALIDATION, label="epoch score (validation)")
     if test_score is not None:
         accuracies.plot([selected_epoch], [test_score], "*", color=INK, markersize=11, label="test, selected epoch")
     accuracies.set(title="Balanced accuracy", ylim=(0.4, 1.02))

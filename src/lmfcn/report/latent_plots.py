@@ -15,7 +15,7 @@ from lmfcn.benchmark.model_summary import Points
 from lmfcn.compute.resources import to_like
 from lmfcn.method.anchors import Anchors, LatentSpace, correction_anchors, opposite_anchors, support_anchors
 from lmfcn.method.kernel_svm import distances_in_place, squared_distances
-from lmfcn.report.style import CLASS_COLORS, CLASS_MARKERS, COLORS, INK, REGION_COLORS, drawable, new_figure, tidy
+from lmfcn.report.style import INK, REGION_COLORS, class_style, drawable, new_figure, tidy
 
 
 def sample_images(images: np.ndarray, labels: np.ndarray, per_class: int = 8) -> Figure:
@@ -34,7 +34,7 @@ def sample_images(images: np.ndarray, labels: np.ndarray, per_class: int = 8) ->
 
 
 _MOST_NAMED = 15
-_LATENT_MARKERS = "oXs^Dv*P"
+_LONGEST_NAME = 40
 
 
 def latent_figure(latents: np.ndarray, numbers: np.ndarray, classes: Sequence[str], support: np.ndarray) -> Figure:
@@ -45,49 +45,19 @@ def latent_figure(latents: np.ndarray, numbers: np.ndarray, classes: Sequence[st
     axes = figure.subplots()
     sizes = np.full(len(points), 14.0)
     sizes[support] = 55.0
-    for number, label in enumerate(classes):
-        in_class = numbers == number
+    for number, label in enumerate(drawable(classes, _LONGEST_NAME)):
+        in_class, (color, marker) = numbers == number, class_style(number)
         x, y = points[in_class].T
-        axes.scatter(
-            x,
-            y,
-            s=sizes[in_class],
-            color=COLORS[number % len(COLORS)],
-            marker=_LATENT_MARKERS[number % len(_LATENT_MARKERS)],
-            edgecolors="white",
-            linewidths=0.5,
-            label=label,
-        )
+        style: dict[str, Any] = {"color": color, "marker": marker, "edgecolors": INK, "linewidths": 0.4, "label": label}
+        axes.scatter(x, y, s=sizes[in_class], **style)
     axes.set(xlabel="first direction", ylabel="second direction")
     if len(classes) <= _MOST_NAMED:
-        axes.legend(fontsize=8, framealpha=0.85)
+        # Below the plot, where long names cover no point.
+        columns = 1 if max(map(len, classes)) > _LONGEST_NAME // 2 else 3
+        figure.legend(fontsize=8, frameon=False, ncols=columns, loc="outside lower center")
     tidy(axes)
     return figure
 
-
-def image_figure(images: Sequence[np.ndarray], captions: Sequence[str], per_row: int = 6) -> Figure:
-    """Draw images (height, width, channels) with a caption below each."""
-    n_rows = -(-len(images) // per_row)
-    figure = new_figure(1.75 * per_row, 2.2 * n_rows)
-    panels = figure.subplots(n_rows, per_row, squeeze=False).ravel()
-    for axes in panels:
-        axes.set_axis_off()
-    for axes, image, caption in zip(panels, images, captions, strict=False):
-        axes.imshow(to_displayable(image), cmap="gray", interpolation="nearest")
-        axes.set_title(caption, fontsize=7.5, color=INK)
-    return figure
-
-
-def to_displayable(image: np.ndarray) -> np.ndarray:
-    """Return a grey (h, w) or RGB (h, w, 3) picture in 0 to 1 of any image; other channels are averaged."""
-    shown = image.astype(np.float64)
-    shown = shown if image.shape[2] == 3 else shown.mean(axis=2)
-    low, high = (0.0, 255.0) if image.dtype == np.uint8 else (shown.min(), shown.max())
-    return np.clip((shown - low) / max(high - low, 1e-12), 0, 1)
-
-
-_MAP_MARKERS = ("o", "s", "^", "D", "v", "P")
-"""One less than there are colours, so that pairs of colour and marker are unique for 42 classes."""
 
 _MOST_POINTS, _MOST_NAMES = 1000, 24
 _SMALL, _LARGE = 18.0, 62.0
@@ -121,7 +91,7 @@ def _draw_points(axes: Axes, points: Points, n_classes: int) -> None:
     for marked, size, edge in ((False, _SMALL, "none"), (True, _LARGE, INK)):
         for number in range(n_classes):
             x, y = points.places[(points.classes == number) & (points.marked == marked)].T
-            color, marker = _class_style(number)
+            color, marker = class_style(number)
             axes.scatter(x, y, s=size, c=color, marker=marker, edgecolors=edge, linewidths=0.9, alpha=0.8)
 
 
@@ -130,14 +100,10 @@ def _sample(points: Points) -> Points:
     return Points(*(values[chosen] for values in points))
 
 
-def _class_style(number: int) -> tuple[str, str]:
-    return COLORS[number % len(COLORS)], _MAP_MARKERS[number % len(_MAP_MARKERS)]
-
-
 def _map_legend(classes: Sequence[str]) -> list[Line2D]:
     entries = []
     for number, name in enumerate(drawable(classes[:_MOST_NAMES])):
-        color, marker = _class_style(number)
+        color, marker = class_style(number)
         entries.append(_legend_entry(name, color=color, marker=marker))
     if len(classes) > _MOST_NAMES:
         entries.append(_legend_entry(f"and {len(classes) - _MOST_NAMES} more", marker=""))
@@ -187,7 +153,8 @@ def draw_space(axes: Axes, space: LatentSpace, labels: np.ndarray, limits: Limit
     is_support = np.isin(np.arange(len(latents)), space.svm.support.cpu().numpy())
     # One size at a time: the SVG then holds every symbol once, not once per image.
     for large, size in ((False, 16.0), (True, 60.0)):
-        for number, (color, marker) in enumerate(zip(CLASS_COLORS, CLASS_MARKERS, strict=True)):
+        for number in (0, 1):
+            color, marker = class_style(number)
             x, y = latents[(labels == number) & (is_support == large)].T
             axes.scatter(x, y, s=size, c=color, marker=marker, edgecolors="white", linewidths=0.6, zorder=3)
     axes.set(xlim=(left, right), ylim=(bottom, top), xlabel="latent feature 1", ylabel="latent feature 2")
@@ -254,7 +221,8 @@ def _draw_anchors(axes: Axes, latents: np.ndarray, anchors: Anchors) -> None:
 
 def _space_legend() -> list[Line2D]:
     entries = []
-    for number, (color, marker) in enumerate(zip(CLASS_COLORS, CLASS_MARKERS, strict=True)):
+    for number in (0, 1):
+        color, marker = class_style(number)
         for size, what in ((8, "support vector"), (4, "other image")):
             label = f"class {number}, {what}"
             entries.append(Line2D([], [], color=color, marker=marker, linestyle="none", markersize=size, label=label))

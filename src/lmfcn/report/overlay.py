@@ -9,7 +9,15 @@ import numpy as np
 from PIL import Image
 
 from lmfcn.benchmark.model_summary import HardImage, LabelledPicture
-from lmfcn.data.framing import THUMBNAIL_SIDE, encode_jpeg, make_thumbnail, to_data_url, to_pillow, to_uint8
+from lmfcn.data.framing import (
+    THUMBNAIL_SIDE,
+    encode_jpeg,
+    make_thumbnail,
+    resize_image,
+    to_data_url,
+    to_pillow,
+    to_uint8,
+)
 from lmfcn.explain.explanation import Explanation
 
 FOR, AGAINST = "#D55E00", "#0072B2"
@@ -30,9 +38,29 @@ class Explained:
     overlay: bytes
 
     @classmethod
-    def of(cls, name: str, image: np.ndarray, found: Explanation) -> "Explained":
-        """Draw the overlay of an explanation."""
-        return cls(name, image, found, overlay(image, found.map.values))
+    def of(cls, name: str, image: np.ndarray, found: Explanation, shape: tuple[int, int] | None = None) -> "Explained":
+        """Draw the overlay of an explanation; `shape` is the height and width before the image was resized."""
+        image, values = in_shape(image, found.map.values, shape)
+        return cls(name, image, found, overlay(image, values))
+
+
+def in_shape(image: np.ndarray, values: np.ndarray, shape: tuple[int, int] | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return an image and its map as high as they are, and as wide as height and width in `shape` ask for.
+
+    Examples
+    --------
+    >>> image, values = in_shape(np.zeros((8, 8, 1), dtype=np.uint8), np.ones((8, 8)), (10, 30))
+    >>> image.shape, values.shape
+    ((8, 24, 1), (8, 24))
+    """
+    height, width = image.shape[:2]
+    if shape is None or shape[0] * width == shape[1] * height:
+        return image, values
+    # The shorter side keeps its pixels, so that nothing of the image is lost.
+    scale = max(height / shape[0], width / shape[1]) if min(shape) > 0 else 1.0
+    size = (max(1, round(scale * shape[0])), max(1, round(scale * shape[1])))
+    stretched = resize_image(values.astype(np.float32)[..., None], size)[..., 0]
+    return resize_image(to_uint8(image), size), stretched
 
 
 def overlay(image: np.ndarray, values: np.ndarray) -> bytes:

@@ -13,12 +13,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.font_manager import findfont, get_font
 
+from lmfcn.util.class_style import class_color, class_mark
 from lmfcn.util.files import write_text
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-CLASS_COLORS = ("#0072B2", "#D55E00")
 REGION_COLORS = ("#cfe3f1", "#f8dcc8")
-CLASS_MARKERS = ("o", "X")
+_MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D", "triangle-down": "v", "plus": "P"}
 TRAIN, VALIDATION, SUPPORT, SELECTED = "#0072B2", "#D55E00", "#009E73", "#555555"
 INK = "#333333"
 WINNER, OTHERS = "#D55E00", "#56B4E9"
@@ -32,6 +32,11 @@ _DARK_COLORS = {
     "#56b4e9": "#8fd0f5",
 }
 """Replacements of white, black, grey and the blues on dark screens; all other colours stay."""
+
+
+def class_style(number: int) -> tuple[str, str]:
+    """Return the colour of a class and its marker in Matplotlib."""
+    return class_color(number), _MARKERS[class_mark(number)]
 
 
 def new_figure(width: float, height: float) -> Figure:

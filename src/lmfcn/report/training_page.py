@@ -10,6 +10,7 @@ import numpy as np
 from lmfcn import __version__
 from lmfcn.benchmark.demonstration import DemoResult, DemoRun
 from lmfcn.data.collection import ImageCollection
+from lmfcn.data.framing import make_thumbnail, to_data_url
 from lmfcn.data.near_duplicates import group_near, perceptual_hashes
 from lmfcn.explain.audit import NamedAudit, audit, describe_accuracy, describe_issues
 from lmfcn.recipe import Recipe
@@ -18,17 +19,18 @@ from lmfcn.report.latent_plots import (
     anchor_figure,
     epoch_frame,
     illustrative_epoch,
-    image_figure,
     latent_figure,
     sample_images,
     shared_limits,
 )
+from lmfcn.report.overlay import Tile
 from lmfcn.report.prediction_plots import confusion_matrix, reliability_diagram
 from lmfcn.report.style import as_png, as_svg, write_page
 from lmfcn.user_training import EvaluatedPart, TrainedModel
 
 _MOST_DOUBTFUL = 20
 _MOST_CURVES, _MOST_POINTS, _MOST_IMAGES = 6, 2000, 18
+_ENLARGED_SIDE = 384
 
 
 def write_training_report(trained: TrainedModel, path: Path, *, name: str) -> None:
@@ -59,6 +61,7 @@ def _training_content(trained: TrainedModel) -> dict[str, Any]:
         "label_errors": doubtful_labels(audited),
         "space": as_png(_space(trained)),
         "judged": judged,
+        "epoch_score": trained.epoch_score,
         "pictures": None if judged is None else _pictures(judged),
         "parameters": {name: value for name, value in record["parameters"].items() if value is not None},
         "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
@@ -89,26 +92,28 @@ def _curves(trained: TrainedModel) -> list[tuple[str, str]]:
     ]
 
 
-def _pictures(judged: EvaluatedPart) -> dict[str, str]:
+def _pictures(judged: EvaluatedPart) -> dict[str, Any]:
     evaluation = judged.evaluation
     order = np.argsort(judged.probabilities[np.arange(len(judged.numbers)), judged.numbers], kind="stable")
-    hardest = order[:_MOST_IMAGES]
-    images = [judged.images[int(judged.positions[index])] for index in hardest]
-    captions = [_caption(judged, int(index)) for index in hardest]
+    images = judged.images.unstretched()
+    hardest = [_hard_tile(judged, images, int(index)) for index in order[:_MOST_IMAGES]]
     right = judged.probabilities.argmax(axis=1) == judged.numbers
     return {
         "confusion": as_svg(confusion_matrix(evaluation.confusion, evaluation.classes)),
         "reliability": as_svg(reliability_diagram(judged.probabilities.max(axis=1).tolist(), right.tolist())),
-        "hardest": as_png(image_figure(images, captions)),
+        "hardest": hardest,
     }
 
 
-def _caption(judged: EvaluatedPart, index: int) -> str:
+def _hard_tile(judged: EvaluatedPart, images: ImageCollection, index: int) -> Tile:
+    """Return the picture of an image in its own shape, with what it is and what was predicted."""
     classes, predicted = judged.evaluation.classes, judged.probabilities[index]
     true, guess = int(judged.numbers[index]), int(predicted.argmax())
     result = "correct" if true == guess else f"predicted {classes[guess]}"
-    name = Path(judged.images.paths[int(judged.positions[index])]).name
-    return f"{name[-24:]}\n{classes[true]}, {result}\nprobability {predicted[true]:.2f}"
+    position = int(judged.positions[index])
+    name = Path(images.paths[position]).name
+    lines = [name, f"is {classes[true]}", f"{result}, probability of its class {predicted[true]:.2f}"]
+    return Tile(to_data_url(make_thumbnail(images[position], _ENLARGED_SIDE)), f"{name}: {classes[true]}", lines)
 
 
 def _space(trained: TrainedModel) -> Any:

@@ -7,14 +7,15 @@ import numpy as np
 
 from lmfcn import __version__
 from lmfcn.data.framing import resize_image, to_data_url, to_pillow, to_uint8
-from lmfcn.data.image_files import ImageError
+from lmfcn.data.image_files import ImageError, probe_content
 from lmfcn.explain import explanation
 from lmfcn.explain.explanation import COVERAGE, Explanation, explain
 from lmfcn.explain.gallery import Gallery
 from lmfcn.model import TextureModel
-from lmfcn.report.overlay import overlay
+from lmfcn.report.overlay import in_shape, overlay
 from lmfcn.serve.schema import AllowedUploads, DecidingImage, ModelCard, Neighbour, Prediction, Reasons, TrainingImages
 from lmfcn.serve.uploads import Limits, Upload, decode_upload, refuse_files
+from lmfcn.util.class_style import class_color, class_mark
 
 LARGEST_SIDE = 512
 """Pixels: the largest allowed side of a picture."""
@@ -41,8 +42,8 @@ class Predictor:
                 errors.append(error)
                 continue
             if not errors:
-                predict = self._explain if reasons else self._predict
-                predictions.append(predict(upload.name, image))
+                found = self._explain(upload, image) if reasons else self._predict(upload.name, image)
+                predictions.append(found)
         if errors:
             raise refuse_files(errors)
         return predictions
@@ -58,20 +59,28 @@ class Predictor:
             prediction_set=None if in_set is None else [self._classes[i] for i in np.flatnonzero(in_set)],
         )
 
-    def _explain(self, name: str, image: np.ndarray) -> Prediction:
+    def _explain(self, upload: Upload, image: np.ndarray) -> Prediction:
         found = explain(self.model, image, self.gallery)
         return Prediction(
-            name=name,
+            name=upload.name,
             label=found.label,
             probabilities=found.probabilities,
             prediction_set=found.prediction_set,
-            reasons=self._reasons(found, image),
+            reasons=self._reasons(found, image, self._own_shape(upload)),
         )
 
-    def _reasons(self, found: Explanation, image: np.ndarray) -> Reasons:
-        picture, with_map = make_pictures(image, found.map.values)
+    def _own_shape(self, upload: Upload) -> tuple[int, int] | None:
+        """Return height and width of the file, if the model resizes images, which changes their shape."""
+        if self.model.form.preprocessing.fit != "resize":
+            return None
+        header = probe_content(upload.content, upload.name, max_pixels=self.limits.pixels)
+        return header.height, header.width
+
+    def _reasons(self, found: Explanation, image: np.ndarray, shape: tuple[int, int] | None) -> Reasons:
+        picture, with_map = make_pictures(*in_shape(image, found.map.values, shape))
         return Reasons(
             value=found.value,
+            standing=found.standing,
             intercept=found.intercept,
             in_favour=[_to_schema(entry) for entry in found.supporting],
             against=[_to_schema(entry) for entry in found.opposing],
@@ -123,6 +132,8 @@ def describe_gallery(gallery: Gallery) -> TrainingImages:
     return TrainingImages(
         names=gallery.names,
         classes=gallery.classes,
+        colors=[class_color(number) for number in range(len(gallery.classes))],
+        marks=[class_mark(number) for number in range(len(gallery.classes))],
         numbers=gallery.numbers.tolist(),
         support=gallery.support.tolist(),
         places=gallery.coordinates.round(4).tolist(),

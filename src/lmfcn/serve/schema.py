@@ -44,12 +44,13 @@ class Reasons(BaseModel):
     """The decision value of the predicted class and its parts."""
 
     value: float = Field(description="Equals intercept + all weights + rest.")
+    standing: str = Field(description="How the value compares with those of the other classes, in words.")
     intercept: float
     in_favour: list[DecidingImage] = Field(description="Images with the largest positive weights, the largest first.")
     against: list[DecidingImage] = Field(description="Images with the largest negative weights, the largest first.")
     rest: float = Field(description="Sum of the weights of all other support vectors.")
     n_rest: int = Field(ge=0, description="Number of these other support vectors.")
-    picture: Address = Field(description="The image in the form of the model.")
+    picture: Address = Field(description="The image as the model sees it, in the shape of the file.")
     map: Address = Field(description="The same in grey with a map: orange supports the label, blue contradicts it.")
     place: Place | None = None
     neighbours: list[Neighbour] = Field(description="The nearest training images; empty without a gallery.")
@@ -107,6 +108,8 @@ class TrainingImages(BaseModel):
 
     names: list[str]
     classes: list[str]
+    colors: list[str] = Field(description="The colour of each class, such as #0072B2; reports and maps have the same.")
+    marks: list[str] = Field(description="The mark of each class on the plane, such as circle.")
     numbers: list[int] = Field(description="The class of each image, as a position in `classes`.")
     support: list[int] = Field(description="Which images are support vectors.")
     places: list[Place]

@@ -18,7 +18,7 @@ def calibrate(scores: Tensor, labels: Tensor, *, held_out: bool) -> Calibration:
     if len(labels) == 0:
         return Calibration(1.0, scores.new_empty(0), None, held_out=False)
     inverse_temperature = fit_inverse_temperature(scores, labels)
-    error = expected_calibration_error(labels, _cross_fitted(scores, labels))
+    error = expected_calibration_error(labels, probabilities(scores, inverse_temperature))
     true = sorted_true_probabilities(scores, labels, inverse_temperature)
     return Calibration(inverse_temperature, true, error, held_out)
 
@@ -112,13 +112,3 @@ def _mean_lead(scores: Tensor) -> float:
 
 def _on_cpu(scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return to_cpu_double(scores), labels.cpu()
-
-
-def _cross_fitted(scores: Tensor, labels: Tensor, n_parts: int = 5) -> Tensor:
-    """Return probabilities of all images, each under the factor that the other parts chose."""
-    part = torch.arange(len(labels)) % min(n_parts, len(labels))
-    result = torch.empty_like(to_logits(scores))
-    for number in part.unique():
-        in_part = part == number
-        result[in_part] = probabilities(scores[in_part], fit_inverse_temperature(scores[~in_part], labels[~in_part]))
-    return result

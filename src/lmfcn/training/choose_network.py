@@ -22,6 +22,7 @@ from lmfcn.training.final_svm import SHRINKAGES, fit_final_svm, svm_candidates
 from lmfcn.training.first_filters import start_first_filters
 from lmfcn.training.fit import cross_validation_folds
 from lmfcn.training.frozen import Beside, start_from
+from lmfcn.util.progress import step_progress
 
 MOST_IMAGES = 500
 _FEWEST_PER_CLASS = 5
@@ -81,12 +82,13 @@ def choose_network(
     start = time.monotonic()
     pretrained = _score_pretrained(_training_data(chosen), network, seed, place, verbose=verbose)
     seconds = (time.monotonic() - start) / len(chosen)
-    scratch = _score_from_scratch(_training_data(_reduced(chosen)), seed, place)
+    with step_progress("texture-fcn, untrained", visible=verbose):
+        scratch = _score_from_scratch(_training_data(_reduced(chosen)), seed, place)
     scores = {EFFICIENTNET_LITE0: pretrained, TEXTURE_FCN: scratch}
     best = EFFICIENTNET_LITE0 if pretrained >= scratch else TEXTURE_FCN
     kind = "pretrained" if best == EFFICIENTNET_LITE0 else "from scratch"
     reason = (
-        f"{best}, {kind}: before training, cross-validated balanced accuracy on {len(chosen)} training images is"
+        f"{best}, {kind}: before training, cross-validated balanced accuracy on {len(chosen)} images is"
         f" {pretrained:.3f} with the pretrained network and {scratch:.3f} from scratch (the pretrained one takes about"
         f" {seconds * len(images):.0f} s to describe all {len(images)} images)."
     )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lmfcn.compute.encode import Images, encode, refresh_and_encode
 from lmfcn.compute.parallel import Workers, workers_of
-from lmfcn.compute.resources import ThreadCounts, check_device, check_kernel_memory, to_like
+from lmfcn.compute.resources import ThreadCounts, check_device, check_kernel_memory, to_cpu_double, to_like
 from lmfcn.data.image_form import ImageForm
 from lmfcn.data.splits import make_folds
 from lmfcn.data.training_data import LabelledImages, TrainingData
@@ -21,7 +21,7 @@ from lmfcn.method.network import TextureFCN
 from lmfcn.model import Calibration, HeldOut, Networks, TextureModel, probabilities
 from lmfcn.networks.trunk import SMALLEST_SIDE, Trunk
 from lmfcn.recipe import Recipe
-from lmfcn.training.calibration import calibrate, equal_prior_shift
+from lmfcn.training.calibration import calibrate, equal_prior_shift, expected_calibration_error
 from lmfcn.training.final_svm import (
     NEVER_HELD_OUT,
     SHRINKAGE,
@@ -38,11 +38,14 @@ from lmfcn.training.phases import (
     all_images,
     how_to_resume,
     image_weights,
+    n_bar_epochs,
     new_network,
+    phase_title,
     refit,
     train_held_out,
 )
 from lmfcn.util.packages import versions
+from lmfcn.util.progress import EpochBar, epoch_progress, step_progress
 
 N_FOLDS = 5
 FEW_IMAGES = 3
@@ -194,14 +197,9 @@ def fit_model(data: TrainingData, options: FitOptions) -> Fitted:
     try:
         start = _start(data, options)
         options = replace(options, shrinkage=start.shrinkage)
-        inputs, untrained = start.inputs, start.untrained
-        trained = train_held_out(inputs, options, start.root, start.beside)
-        refitted = refit(inputs, options, trained)
-        members = _members(untrained, trained, inputs.train.images, options)
-        final, rows = _final_svm(start, options, Networks(members), trained)
-        if refitted is not None:
-            members = _members(untrained, refitted, all_images(inputs), options)
-            final, rows = _refit_final_svm(final, start, options, Networks(members))
+        n_epochs = n_bar_epochs(start.inputs, options)
+        with epoch_progress(phase_title(data), n_epochs, visible=options.verbose) as bar:
+            trained, refitted, members, final, rows = _train_and_decide(start, options, bar)
     except KeyboardInterrupt as interrupt:
         interrupt.add_note(how_to_resume(options))
         raise
@@ -213,6 +211,22 @@ def fit_model(data: TrainingData, options: FitOptions) -> Fitted:
     messages = [result.message for result in (*trained, *(refitted or ())) if result.message] + list(warnings)
     support = rows.positions[final.support.cpu().numpy()]
     return Fitted(model, trained, refitted, support, final.rule.C, _held_out(final, rows, model), messages)
+
+
+def _train_and_decide(
+    start: "_Start", options: FitOptions, bar: EpochBar
+) -> tuple[list[Trained], list[Trained] | None, list[TextureFCN], FinalSVM, "_EncodedImages"]:
+    """Run both phases; return their results, the networks of the model, its final SVM and the images of that."""
+    inputs, untrained = start.inputs, start.untrained
+    trained = train_held_out(inputs, options, start.root, start.beside, bar)
+    refitted = refit(inputs, options, trained, bar)
+    bar.begin("Final SVM")
+    members = _members(untrained, trained, inputs.train.images, options)
+    final, rows = _final_svm(start, options, Networks(members), trained)
+    if refitted is not None:
+        members = _members(untrained, refitted, all_images(inputs), options)
+        final, rows = _refit_final_svm(final, start, options, Networks(members))
+    return trained, refitted, members, final, rows
 
 
 @dataclass(frozen=True)
@@ -259,11 +273,12 @@ def _start(data: TrainingData, options: FitOptions) -> _Start:
         data, trunk, form = frozen.data, frozen.trunk, replace(form, smallest_side=SMALLEST_SIDE)
         beside = frozen.features if recipe.keep_untrained else None
         shrinkage = _choose_shrinkage(frozen, options)
-    root = decorrelation(data.train.images) if recipe.first_filters == "decorrelated" else None
-    if trunk is None and recipe.keep_untrained:
-        untrained = _untrained(data, options, root)
-        if data.validation is not None:
-            beside = Beside.of_untrained(untrained, data, options.device)
+    with step_progress("Preparing", visible=options.verbose):
+        root = decorrelation(data.train.images) if recipe.first_filters == "decorrelated" else None
+        if trunk is None and recipe.keep_untrained:
+            untrained = _untrained(data, options, root)
+            if data.validation is not None:
+                beside = Beside.of_untrained(untrained, data, options.device)
     return _Start(data, form, trunk, root, untrained, beside, shrinkage)
 
 
@@ -306,7 +321,12 @@ def calibrated(final: FinalSVM, labels: Tensor, prior_shift: float, *, held_out:
         return final.decision, calibration
     shift = prior_shift * equal_prior_shift(labels, calibration.inverse_temperature, final.held_out_scores)
     decision = replace(final.decision, intercepts=final.decision.intercepts + to_like(shift, final.decision.intercepts))
-    return decision, calibration.with_scores(final.held_out_scores.cpu() + shift, labels_out)
+    scores = final.held_out_scores.cpu() + shift
+    if not len(scores):
+        return decision, calibration
+    predicted = probabilities(to_cpu_double(scores), calibration.inverse_temperature)
+    error = expected_calibration_error(labels_out.cpu(), predicted)
+    return decision, replace(calibration.with_scores(scores, labels_out), error=error)
 
 
 def _untrained(data: TrainingData, options: FitOptions, root: Tensor | None) -> TextureFCN:

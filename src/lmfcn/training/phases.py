@@ -23,7 +23,7 @@ from lmfcn.training.checkpoints import Checkpoints
 from lmfcn.training.final_svm import NEVER_HELD_OUT, SHRINKAGE, SVMCandidate, fit_final_svm, svm_candidates
 from lmfcn.training.first_filters import decorrelate_first_filters
 from lmfcn.training.frozen import Beside
-from lmfcn.util.progress import Advance, epoch_progress, progress_note
+from lmfcn.util.progress import EpochBar, progress_note
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,21 @@ class FitOptions:
         return self.recipe.strategy == "one-vs-all"
 
 
+def n_bar_epochs(data: TrainingData, options: FitOptions) -> int:
+    """Return how many epochs both phases have together, over all networks."""
+    return _n_networks(data, options) * options.recipe.n_epochs
+
+
+def phase_title(data: TrainingData, *, refit: bool = False) -> str:
+    """Return what a phase trains on, in words."""
+    n_train, n_validation = len(data.train), 0 if data.validation is None else len(data.validation)
+    if refit:
+        return f"Refit on all {n_train + n_validation} images"
+    return f"Training on {n_train} images" + (f", {n_validation} held out" if n_validation else "")
+
+
 def train_held_out(
-    data: TrainingData, options: FitOptions, root: Tensor | None, beside: Beside | None
+    data: TrainingData, options: FitOptions, root: Tensor | None, beside: Beside | None, bar: EpochBar
 ) -> list[Trained]:
     """Train new networks on the training images; validation images, if there are any, select the epochs.
 
@@ -81,11 +94,12 @@ def train_held_out(
     recipe = options.recipe
     n_epochs = recipe.n_epochs - recipe.n_refit_epochs
     networks = [new_network(data, options, root, number) for number in range(_n_networks(data, options))]
-    phase = _Phase("training", "LMFCN", replace(recipe, epochs=n_epochs, refit_epochs=0), 0, [0] * len(networks))
-    return _train(data, options, phase, _problem(data, options), networks, _judge(options, beside))
+    phase_recipe = replace(recipe, epochs=n_epochs, refit_epochs=0)
+    phase = _Phase("training", phase_title(data), phase_recipe, 0, [0] * len(networks))
+    return _train(data, options, phase, _problem(data, options), networks, bar, _judge(options, beside))
 
 
-def refit(data: TrainingData, options: FitOptions, trained: Sequence[Trained]) -> list[Trained] | None:
+def refit(data: TrainingData, options: FitOptions, trained: Sequence[Trained], bar: EpochBar) -> list[Trained] | None:
     """Train the selected networks further, on training and validation images together; the last epoch counts.
 
     By then the validation images have selected everything that there is to select, and are as many new images to learn
@@ -98,13 +112,14 @@ def refit(data: TrainingData, options: FitOptions, trained: Sequence[Trained]) -
     epochs_before = recipe.n_epochs - recipe.n_refit_epochs
     phase_recipe = replace(recipe, epochs=recipe.n_refit_epochs, refit_epochs=0)
     first_epochs = [len(result.history) for result in trained]
-    phase = _Phase("refit", "LMFCN, all images", phase_recipe, epochs_before, first_epochs)
+    phase = _Phase("refit", phase_title(data, refit=True), phase_recipe, epochs_before, first_epochs)
     networks = [copy.deepcopy(result.selected.network) for result in trained]
     try:
-        return _train(data, options, phase, _problem_of_all(data, options), networks)
+        return _train(data, options, phase, _problem_of_all(data, options), networks, bar)
     except KeyboardInterrupt:
         if options.one_vs_all:
             raise
+        _say_what_is_kept(bar, trained[0].selected)
         return [_interrupted(trained[0].selected, History(), trained[0].history[-1].epoch, options)]
 
 
@@ -209,21 +224,37 @@ def _judge(options: FitOptions, beside: Beside | None) -> Callable[[Problem], Ju
 
 
 class _Progress(Callback):
-    """Moves a progress bar by one step per epoch."""
+    """Moves a progress bar by one step per round of back-propagation, batch by batch.
 
-    def __init__(self, advance: Advance) -> None:
-        self.advance = advance
+    The record after the last round only measures, and moves nothing.
+    """
+
+    def __init__(self, bar: EpochBar, n_epochs: int, epochs_before: int, n_networks: int) -> None:
+        self.bar, self.n_epochs = bar, n_epochs
+        self.n_before = n_networks * epochs_before
 
     def on_training_start(self, training: Training) -> None:
-        for record in training.history:
-            self.step(record)
+        if len(training.history):
+            self.bar.resume(self._n_done(training), _note(training.history[-1]))
+
+    def on_batch_end(self, training: Training, share: float) -> None:
+        self.bar.move_to(self._n_done(training) + share)
 
     def on_epoch_end(self, training: Training, record: EpochRecord, space: LatentSpace) -> None:  # noqa: ARG002
-        self.step(record)
+        self.bar.move_to(self._n_done(training), _note(record))
 
-    def step(self, record: EpochRecord) -> None:
-        """Count one epoch, also of a training that ran in another process."""
-        self.advance(progress_note(record.validation_balanced_accuracy, record.n_support))
+    def finish(self, trained: Trained) -> None:
+        """Count all epochs of a training, also of one that ended early or ran in another process."""
+        self.n_before += self.n_epochs
+        if round(self.bar.done, 6) < self.n_before:
+            self.bar.move_to(self.n_before, _note(trained.history[-1]))
+
+    def _n_done(self, training: Training) -> int:
+        return self.n_before + min(len(training.history), self.n_epochs)
+
+
+def _note(record: EpochRecord) -> str:
+    return progress_note(record.epoch, record.validation_balanced_accuracy, record.n_support)
 
 
 def _n_networks(data: TrainingData, options: FitOptions) -> int:
@@ -236,29 +267,26 @@ def _train(
     phase: _Phase,
     problem: Problem,
     networks: Sequence[TextureFCN],
+    bar: EpochBar,
     judge_of: Callable[[Problem], Judge] = lambda _: judge_by_epoch_svm,
 ) -> list[Trained]:
     """Train each network on its problem: that of all classes, or of one class against all others."""
     workers = workers_of(options.n_jobs)
     in_workers = len(networks) > 1 and not workers.serial
-    with epoch_progress(phase.title, len(networks) * (phase.recipe.n_epochs + 1), visible=options.verbose) as advance:
-        progress = _Progress(advance)
-        callbacks = () if in_workers else (progress, *options.callbacks)
-        make = partial(_make_training, replace(options, callbacks=(), network=None), phase, callbacks)
-        if not options.one_vs_all:
-            return [_run_interruptible(make(problem, judge_of(problem), networks[0], 0), options)]
-        tasks = {}
-        for number, label in enumerate(data.classes.tolist()):
-            binary = one_against_all(problem, number)
-            tasks[f"Class {label!r} against all others"] = partial(
-                make, binary, judge_of(binary), networks[number], number
-            )
-
-        def finished(trained: Trained) -> None:
-            for record in trained.history if in_workers else ():
-                progress.step(record)
-
-        return train_side_by_side(tasks, finished, workers=workers, n_threads=options.threads.network)
+    bar.begin(phase.title)
+    progress = _Progress(bar, phase.recipe.n_epochs, phase.epochs_before, len(networks))
+    callbacks = () if in_workers else (progress, *options.callbacks)
+    make = partial(_make_training, replace(options, callbacks=(), network=None), phase, callbacks)
+    if not options.one_vs_all:
+        trained = _run_interruptible(make(problem, judge_of(problem), networks[0], 0), options, bar)
+        if not trained.interrupted:
+            progress.finish(trained)
+        return [trained]
+    tasks = {}
+    for number, label in enumerate(data.classes.tolist()):
+        binary = one_against_all(problem, number)
+        tasks[f"Class {label!r} against all others"] = partial(make, binary, judge_of(binary), networks[number], number)
+    return train_side_by_side(tasks, progress.finish, workers=workers, n_threads=options.threads.network)
 
 
 def _make_training(
@@ -286,14 +314,20 @@ def _make_training(
     )
 
 
-def _run_interruptible(training: Training, options: FitOptions) -> Trained:
-    """Run one training; when the user interrupts it, return what there is."""
+def _run_interruptible(training: Training, options: FitOptions, bar: EpochBar) -> Trained:
+    """Run one training; when the user interrupts it, say at once what happens and return what there is."""
     try:
         return training.run()
     except KeyboardInterrupt:
         if len(training.history) == 0:
             raise
+        _say_what_is_kept(bar, training.selected)
         return _interrupted(training.selected, training.history, training.history[-1].epoch, options)
+
+
+def _say_what_is_kept(bar: EpochBar, selected: SelectedEpoch) -> None:
+    bar.say(f"Finishing with epoch {selected.epoch}; press Ctrl-C again to stop without a model.")
+    bar.begin("Finishing")
 
 
 def _interrupted(

@@ -1,6 +1,7 @@
 // Show the prediction for one image: probabilities, prediction set, pictures, deciding images.
 
 import { byId, element, percent, signed } from "./dom.js";
+import { makeEnlargeable } from "./enlarge.js";
 
 const MOST_BARS = 12;
 
@@ -38,11 +39,12 @@ function describeSet(labels, coverage) {
 }
 
 function showReasons({ label, reasons }) {
+  for (const id of ["picture", "map"]) makeEnlargeable(byId(id));
   byId("picture").src = reasons.picture;
   byId("map").src = reasons.map;
   byId("map").alt = `Map over the image: orange supports ${label}, blue contradicts it`;
   byId("sum").textContent =
-    `Decision value for ${label}: ${signed(reasons.value)}. It is the sum of the weights below, ` +
+    `Decision value for ${label}: ${signed(reasons.value)}. ${reasons.standing} It is the sum of the weights below, ` +
     `${signed(reasons.rest)} from ${reasons.n_rest} other support vectors, and a constant of ${signed(reasons.intercept)}.`;
   const strongest = Math.max(...[...reasons.in_favour, ...reasons.against].map((image) => Math.abs(image.weight)));
   showTiles("in-favour", `For ${label}`, reasons.in_favour, strongest);
@@ -61,6 +63,6 @@ function tile(image, strongest) {
   if (image.label !== null) caption.append(` ${image.label}`);
   if (image.name !== null) caption.append(element("span", { className: "file", textContent: image.name.split("/").pop(), title: image.name }));
   const figure = element("figure", {}, caption);
-  if (image.picture) figure.prepend(element("img", { src: image.picture, alt: `Training image of ${image.label}` }));
+  if (image.picture) figure.prepend(makeEnlargeable(element("img", { src: image.picture, alt: `Training image of ${image.label}` })));
   return element("li", {}, figure);
 }

@@ -1,16 +1,17 @@
 // The training images as marks on a plane, drawn as SVG, and the new image among them.
 
 import { byId, drawing, element } from "./dom.js";
+import { makeEnlargeable } from "./enlarge.js";
 import { trainingPicture } from "./server.js";
 
-const COLOURS = 8;
-const SHAPES = [
-  "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0Z",
-  "M-.9-.9H.9V.9H-.9Z",
-  "M0-1.2 1.1.8H-1.1Z",
-  "M0-1.3 1.3 0 0 1.3-1.3 0Z",
-  "M0 1.2-1.1-.8H1.1Z",
-];
+const SHAPES = {
+  circle: "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0Z",
+  square: "M-.9-.9H.9V.9H-.9Z",
+  triangle: "M0-1.2 1.1.8H-1.1Z",
+  diamond: "M0-1.3 1.3 0 0 1.3-1.3 0Z",
+  "triangle-down": "M0 1.2-1.1-.8H1.1Z",
+  plus: "M-.4-1.2H.4V-.4H1.2V.4H.4V1.2H-.4V.4H-1.2V-.4H-.4Z",
+};
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 export class Space {
@@ -39,8 +40,8 @@ export class Space {
       "Large marks are support vectors, the ring is the new image. Click a mark, or use the arrow keys, to see its image.";
     const entries = this.gallery.classes.map((label, number) => {
       const sample = drawing("svg", { viewBox: "-1.4 -1.4 2.8 2.8", "aria-hidden": "true" });
-      sample.append(drawing("path", { d: shapeOf(number) }));
-      return element("li", { className: colourOf(number) }, sample, element("span", { className: "text", textContent: label }));
+      sample.append(this.shape(number));
+      return element("li", {}, sample, element("span", { className: "text", textContent: label }));
     });
     byId("legend").replaceChildren(...entries);
   }
@@ -63,9 +64,16 @@ export class Space {
     const isSupport = this.support.has(image);
     const size = this.unit * (isSupport ? 4.2 : 2.8);
     const kind = isSupport ? "training support" : "training";
-    const made = drawing("path", { d: shapeOf(number), class: `${kind} ${colourOf(number)}`, transform: `translate(${x} ${y}) scale(${size})` });
+    const made = this.shape(number, { class: kind, transform: `translate(${x} ${y}) scale(${size})` });
     made.append(drawing("title"));
     made.firstChild.textContent = `${this.gallery.names[image]}: ${this.gallery.classes[number]}`;
+    return made;
+  }
+
+  /** Return the mark of a class in its colour; reports and maps have the same. */
+  shape(number, attributes = {}) {
+    const made = drawing("path", { d: SHAPES[this.gallery.marks[number]], ...attributes });
+    made.style.color = this.gallery.colors[number];
     return made;
   }
 
@@ -118,7 +126,7 @@ export class Space {
     byId("shown-picture").alt = `Training image of ${label}`;
     try {
       const address = await trainingPicture(image);
-      if (this.chosen === image) byId("shown-picture").src = address;
+      if (this.chosen === image) makeEnlargeable(byId("shown-picture")).src = address;
     } catch (error) {
       byId("shown-caption").textContent = error.message;
     }
@@ -143,10 +151,6 @@ export class Space {
     if (next !== null) this.choose(next);
   }
 }
-
-const colourOf = (number) => `class-${number % COLOURS}`;
-
-const shapeOf = (number) => SHAPES[number % SHAPES.length];
 
 function range(values) {
   return [values.reduce((a, b) => Math.min(a, b)), values.reduce((a, b) => Math.max(a, b))];
