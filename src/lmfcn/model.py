@@ -131,10 +131,13 @@ class Networks(nn.Module):
         """Return latents (b, n_latents), those of all networks."""
         return torch.cat([self.average(maps) for maps in self.maps(batch)], dim=1)
 
-    def maps(self, batch: Tensor) -> Iterator[Tensor]:
-        """Go through the maps (b, c, h, w) whose means are the latents, in the order of the latents."""
+    def maps(self, batch: Tensor, sides: tuple[int, int] | None = None) -> Iterator[Tensor]:
+        """Go through the maps (b, c, h, w) whose means are the latents, in the order of the latents.
+
+        A trunk brings the images to its own input size, or to the given `sides`.
+        """
         if self.trunk is not None:
-            stages = self.trunk(batch)
+            stages = self.trunk(batch) if sides is None else self.trunk.stages_at(batch, sides)
             yield from stages if self.keep_trunk else ()
             batch = self.trunk.trained_maps(stages)
         for network in self.members:
