@@ -337,7 +337,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         self.intercept_ = decision.intercepts.cpu().numpy()
         self.calibration_error_ = fitted.model.calibration.error
         self.held_out_ = fitted.held_out
-        fitted.model.record = {**record, **fitted.record(), "image_digests": data.digests()}
+        about_images = {"image_digests": data.digests(), "image_sizes": data.size_range()}
+        fitted.model.record = {**record, **fitted.record(), **about_images}
 
 
 def _checked_callbacks(callbacks: Any) -> tuple[Callback, ...]:

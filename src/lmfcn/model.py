@@ -2,6 +2,7 @@
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -343,8 +344,10 @@ class TextureModel(nn.Module):
             )
         pixels = to_color(check_images(pixels[None])[0], self.form.preprocessing.color)
         check_pixel_format((pixels.shape[2], pixel_kind(pixels)), self.form.channels, self.form.pixels)
-        from lmfcn.maps.texture_map import TextureMap
+        from lmfcn.maps.texture_map import TextureMap, scale_note
 
+        if note := scale_note(self):
+            warnings.warn(note, UserWarning, stacklevel=2)
         mapper = self.mapper()
         window = mapper.default_window(self.form.preprocessing.size) if window is None else window
         grid = mapper.grid(pixels.shape[:2], window, stride)

@@ -107,12 +107,15 @@ class TrainingData:
         Images to train on.
     validation : LabelledImages or None
         Images to select the epoch with.
+    sizes : array (n, 2), optional
+        Height and width of the images of X before they were resized.
     """
 
     classes: np.ndarray
     form: ImageForm
     train: LabelledImages
     validation: LabelledImages | None
+    sizes: np.ndarray | None = None
 
     def fingerprint(self) -> str:
         """Return a text that depends on every pixel, every label and the split into training and validation."""
@@ -122,6 +125,16 @@ class TrainingData:
     def digests(self) -> str:
         """Return the digests of all images as one text, by which training images can be recognised."""
         return pack_digests(digest for part in self._parts for digest in image_digests(part.images))
+
+    def size_range(self) -> dict[str, list[int]] | None:
+        """Return height and width of the smallest and of the largest image, by area, as JSON can hold them."""
+        if self.sizes is None:
+            return None
+        areas = self.sizes.prod(axis=1)
+        return {
+            "smallest": self.sizes[int(areas.argmin())].tolist(),
+            "largest": self.sizes[int(areas.argmax())].tolist(),
+        }
 
     @property
     def _parts(self) -> list[LabelledImages]:
@@ -152,18 +165,19 @@ def check_training_data(
         *pixel_format_of(images), X.preprocessing if isinstance(X, ImageCollection) else NO_PREPROCESSING, row_shape
     )
     all_images = LabelledImages(images, numbers, groups, np.arange(len(images)))
+    sizes = X.source_sizes() if isinstance(X, ImageCollection) else np.array([images.shape[1:3]])
     if validation is not None:
         check_class_sizes(classes, numbers, smallest=2)
         checked = _check_validation(validation, form, classes, len(images))
         _check_no_shared_group(groups, checked.groups)
-        return TrainingData(classes, form, all_images, checked)
+        return TrainingData(classes, form, all_images, checked, sizes)
     if fraction == 0:
         check_class_sizes(classes, numbers, smallest=2)
-        return TrainingData(classes, form, all_images, None)
+        return TrainingData(classes, form, all_images, None, sizes)
     check_class_sizes(classes, numbers, smallest=3, reason=" (one of them for validation, or validation_fraction=0)")
     remaining, held_out = hold_out(numbers, fraction, random, groups)
     check_class_sizes(classes, numbers[remaining], smallest=2, reason=" after the validation images are held out")
-    return TrainingData(classes, form, all_images.subset(remaining), all_images.subset(held_out))
+    return TrainingData(classes, form, all_images.subset(remaining), all_images.subset(held_out), sizes)
 
 
 def _check_validation(validation: Any, form: ImageForm, classes: np.ndarray, n_before: int) -> LabelledImages:
