@@ -228,7 +228,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
             options, notes = resumed_options(options, checkpoints.claim(record, options.threads))
         with use_threads(options.threads.process):
             fitted = fit_model(data, options)
-        self._store(fitted, data, options.recipe, record)
+        self._store(fitted, data, options.recipe, {**record, "threads": options.threads.process})
         for message in notes + fitted.messages:
             warnings.warn(message, TrainingWarning, stacklevel=2)
         return self

@@ -1,6 +1,7 @@
 """Decompose the decision value of a class by support vectors, latent features and pixels."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -140,6 +141,8 @@ _BLUR_REACH = 4  # standard deviations at which the blur is cut off
 
 _MARGIN = 4  # strides of the last layer, which sees less than 3 of them beyond the border
 
+_FEWEST_CELLS = 8  # on the shorter side of a stage of a trunk that has an inside
+
 
 @dataclass(frozen=True)
 class ScoreMap:
@@ -224,35 +227,50 @@ def _mirrored_contributions(model: TextureModel, image: np.ndarray, gradient: Te
     Networks pad with zeros. Beside a bright image these are an edge, stronger than most textures, so that maps of the
     image alone would mostly show its border.
     """
-    (height, width), (rows, columns), sides = image.shape[:2], *_margins(model, *image.shape[:2])
-    mirrored = np.pad(image, ((rows, rows), (columns, columns), (0, 0)), mode="reflect")
+    height, width = image.shape[:2]
     values, start = np.zeros((height, width)), 0
-    with torch.no_grad():
-        batch = to_batch(mirrored[None], model.device)
-        for maps in cast(Networks, fold_batch_norm(model.networks)).maps(batch, sides):
-            part = maps[0].cpu().double()
-            cells = torch.tensordot(gradient[start : start + len(part)], part, dims=1).numpy()
-            down = upsampling_matrix(len(cells), height, blur, margin=rows)
-            values += down @ cells @ upsampling_matrix(cells.shape[1], width, blur, margin=columns).T
-            start += len(part)
+    for maps, (rows, columns) in _mirrored_maps(model, image):
+        cells = torch.tensordot(gradient[start : start + len(maps)], maps.cpu().double(), dims=1).numpy()
+        down = upsampling_matrix(len(cells), height, blur, margin=rows)
+        values += down @ cells @ upsampling_matrix(cells.shape[1], width, blur, margin=columns).T
+        start += len(maps)
     return values
+
+
+def _mirrored_maps(model: TextureModel, image: np.ndarray) -> Iterator[tuple[Tensor, tuple[int, int]]]:
+    """Yield the feature maps (c, h, w) of the mirrored image, and how many rows and columns they cover around it.
+
+    The coarsest stages of a trunk are those of the image alone: the trunk learnt them in maps of a few cells, which all
+    see the border, and mirrored images change them everywhere.
+    """
+    (rows, columns), sides = _margins(model, *image.shape[:2])
+    mirrored = np.pad(image, ((rows, rows), (columns, columns), (0, 0)), mode="reflect")
+    networks = cast(Networks, fold_batch_norm(model.networks))
+    with torch.no_grad():
+        around = networks.maps(to_batch(mirrored[None], model.device), sides)
+        if networks.trunk is not None and networks.keep_trunk:
+            for alone in networks.trunk(to_batch(image[None], model.device)):
+                maps = next(around)
+                is_coarse = min(alone.shape[2:]) < _FEWEST_CELLS
+                yield (alone[0], (0, 0)) if is_coarse else (maps[0], (rows, columns))
+        for maps in around:
+            yield maps[0], (rows, columns)
 
 
 def _margins(model: TextureModel, height: int, width: int) -> tuple[tuple[int, int], tuple[int, int] | None]:
     """Return how many rows and columns to mirror, and height and width to which a trunk then brings the image.
 
     Without a trunk the margin is more than the networks see beyond the border, and a multiple of their strides, so that
-    cells stay where they are. A trunk sees the whole image, but distant pixels count little.
+    cells stay where they are. A trunk sees the whole image; its margin is one of its steps.
     """
     if model.trunk is None:
         margin = max(_MARGIN * 2 ** len(network.widths) for network in model.members)
         return (margin, margin), None
     trunk = model.trunk
-    margin = -(-trunk.input_size // (2 * trunk.step)) * trunk.step
     sides = trunk.input_sides(height, width)
     # At the same scale as the image alone, up to the rounding to whole pixels.
-    margins = (round(margin * height / sides[0]), round(margin * width / sides[1]))
-    return margins, (sides[0] + 2 * margin, sides[1] + 2 * margin)
+    margins = (round(trunk.step * height / sides[0]), round(trunk.step * width / sides[1]))
+    return margins, (sides[0] + 2 * trunk.step, sides[1] + 2 * trunk.step)
 
 
 def upsampling_matrix(n_cells: int, n_pixels: int, blur: float = 0.0, margin: int = 0) -> np.ndarray:
