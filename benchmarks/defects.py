@@ -97,7 +97,11 @@ def share_found(map_of: MapOf, images: np.ndarray, labels: np.ndarray, places: n
             continue
         found.append(distance_transform_edt(~place).flat[map_of(image, label).argmax()] <= BLUR * SIDE)
         at_border.append(place[[0, -1]].any() or place[:, [0, -1]].any())
-    shares = {"all": found, "at the border": np.extract(at_border, found), "inside": np.extract(~np.array(at_border), found)}
+    shares = {
+        "all": found,
+        "at the border": np.extract(at_border, found),
+        "inside": np.extract(~np.array(at_border), found),
+    }
     return {name: round(float(np.mean(values)), 3) for name, values in shares.items()}
 
 

@@ -181,7 +181,9 @@ def test_a_model_of_many_scales_warns_in_python(model_files):
     assert model.record["image_sizes"] == {"smallest": [24, 24], "largest": [24, 24]}
     assert scale_note(model) is None
     model.record["image_sizes"] = {"smallest": [40, 40], "largest": [80, 90]}
-    with pytest.warns(UserWarning, match="images of 40x40 to 80x90 pixels .*: it knows textures at many scales, if each"):
+    with pytest.warns(
+        UserWarning, match="images of 40x40 to 80x90 pixels .*: it knows textures at many scales, if each"
+    ):
         model.map(image, window=24)
     model.record["image_sizes"] = {"smallest": [40, 40], "largest": [44, 48]}  # nearly equal
     assert scale_note(model) is None

@@ -22,9 +22,7 @@ def export(
     ],
     images: Annotated[
         Path | None,
-        Option(
-            "--images", "-i", metavar="DATA", help="Also compare on these images; by default those of the gallery."
-        ),
+        Option("--images", "-i", metavar="DATA", help="Also compare on these images; by default those of the gallery."),
     ] = None,
     tolerance: Annotated[float, Option(min=0, help="Largest accepted difference of scores and probabilities.")] = 1e-4,
     quiet: Annotated[bool, Option("--quiet", "-q", help="No progress, no summary.")] = False,
@@ -60,7 +58,9 @@ def _gallery_images(path: Path, model: "TextureModel") -> "np.ndarray | None":
 def _summary(model: "TextureModel", agreement: "Agreement", output: Path) -> str:
     from lmfcn.data.framing import describe_channels
 
-    few = "" if agreement.n_labels > 1 else "\nOnly one class was predicted; --images FOLDER compares on your images too."
+    few = (
+        "" if agreement.n_labels > 1 else "\nOnly one class was predicted; --images FOLDER compares on your images too."
+    )
     return (
         f"{output}: {output.stat().st_size / 1e6:.1f} MB, {len(model.classes)} classes,"
         f" images of {describe_channels(model.form.channels, model.form.pixels)}.\n"

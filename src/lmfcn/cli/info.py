@@ -85,7 +85,9 @@ def _record_lines(information: dict[str, Any]) -> dict[str, str]:
         lines["training"] = stopped + ("" if threads is None else f", with {format_count(threads, 'thread')}")
     if sizes := information.get("image_sizes"):
         smallest, largest = ("x".join(map(str, sizes[name])) for name in ("smallest", "largest"))
-        lines["sizes"] = f"training images of {smallest}" + ("" if smallest == largest else f" to {largest}") + " pixels"
+        lines["sizes"] = (
+            f"training images of {smallest}" + ("" if smallest == largest else f" to {largest}") + " pixels"
+        )
     if information.get("random_state") is not None:
         lines["seed"] = str(information["random_state"])
     for name in ("parameters", "versions"):
