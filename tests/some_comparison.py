@@ -17,7 +17,7 @@ SCORES = {
     "LBP": [0.6, 0.6, 0.6],
 }
 CLASSES = ["bark & co", "wood"]
-TRUE = [0, 0, 0, 0, 1, 1, 1, 1]
+TRUE = [0] * 20 + [1] * 20
 
 
 def run_of(method, seed, score, **others):
@@ -31,17 +31,17 @@ def run_of(method, seed, score, **others):
     predictions = {
         "classes": CLASSES,
         "test_classes": TRUE,
-        "predicted_classes": [1, *TRUE[1:]],
-        "confidences": [0.9] * 8,
+        "predicted_classes": [1] * 5 + TRUE[5:],
+        "confidences": [0.9] * 40,
     }
     more = {"machine": {"system": "a & b", "cores": 2, "accelerator": None}}
     more |= {
         "split": str(seed),
         "versions": {"lmfcn": "0.1"},
-        "n_validation": 8,
+        "n_validation": 40,
         "settings": {"C": 10, "verbose": True},
     }
-    return Run("<cloth>", method, seed, 1.0, 0.9, score, 24, 8, 3.0, **{**more, **predictions, **trained, **others})
+    return Run("<cloth>", method, seed, 1.0, 0.9, score, 120, 40, 3.0, **{**more, **predictions, **trained, **others})
 
 
 RUNS = [run_of(method, seed, score) for method, scores in SCORES.items() for seed, score in enumerate(scores)]

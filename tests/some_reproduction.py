@@ -10,7 +10,7 @@ N_CLASSES = {"4 classes": 4, "8 classes": 8}
 EPOCHS = {"CNN-CE": 100, "CNN-H": 100, "CNN multiclass": 400}
 
 
-def outcome_of(folder, profile="quick", n_test=16, **options):
+def outcome_of(folder, profile="quick", n_test=60, **options):
     """Return the outcome of tables 2 and 3, or what is asked for, all of whose runs are there."""
     request = Request(
         **{"what": ["table2", "table3"], "repeats": 2, "size": 16, **options, "profile": profile}, output=folder

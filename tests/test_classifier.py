@@ -6,11 +6,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import lmfcn
 from lmfcn import LMFCNClassifier, make_gaussians
+from lmfcn.data.collection import ImageCollection
 from lmfcn.method.history import TrainingWarning
 from lmfcn.recipe import Recipe
 from some_training import EachEpoch, classifier_of
@@ -374,3 +376,12 @@ def test_the_untrained_network_is_the_one_that_training_began_with(textures):
 def test_wrong_choices_of_the_recipe_are_refused(textures, wrong, sentence):
     with pytest.raises(ValueError, match=sentence):
         classifier_of(**wrong).fit(*textures)
+
+
+def test_the_record_holds_the_sizes_of_images_before_they_were_resized(tmp_path, random):
+    for number in range(12):
+        side = 16 + number
+        Image.fromarray(random.integers(0, 256, (side, 2 * side), dtype=np.uint8)).save(tmp_path / f"{number:02}.png")
+    images = ImageCollection(sorted(tmp_path.glob("*.png")), labels=np.arange(12) % 2).resized(16)
+    model = LMFCNClassifier(epochs=1, latent_dim=4, widths=(4, 4), random_state=0, device="cpu").fit(images).model_
+    assert model.record["image_sizes"] == {"smallest": [16, 32], "largest": [27, 54]}

@@ -240,7 +240,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
             options, notes = resumed_options(options, checkpoints.claim(record, options.threads))
         with use_threads(options.threads.process):
             fitted = fit_model(data, options)
-        self._store(fitted, data, options.recipe, record)
+        self._store(fitted, data, options.recipe, {**record, "threads": options.threads.process})
         for message in notes + fitted.messages:
             warnings.warn(message, TrainingWarning, stacklevel=2)
         return self
@@ -362,8 +362,13 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         self.intercept_ = decision.intercepts.cpu().numpy()
         self.calibration_error_ = fitted.model.calibration.error
         self.held_out_ = fitted.held_out
-        fitted.model.record = {**record, **fitted.record(), "image_digests": data.digests()}
-        fitted.model.record["image_hashes"] = data.hashes()
+        fitted.model.record = {
+            **record,
+            **fitted.record(),
+            "image_digests": data.digests(),
+            "image_hashes": data.hashes(),
+            "image_sizes": data.size_range(),
+        }
 
 
 def _checked_callbacks(callbacks: Any) -> tuple[Callback, ...]:

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
@@ -130,10 +131,13 @@ class Networks(nn.Module):
         """Return latents (b, n_latents), those of all networks."""
         return torch.cat([self.average(maps) for maps in self.maps(batch)], dim=1)
 
-    def maps(self, batch: Tensor) -> Iterator[Tensor]:
-        """Go through the maps (b, c, h, w) whose means are the latents, in the order of the latents."""
+    def maps(self, batch: Tensor, sides: tuple[int, int] | None = None) -> Iterator[Tensor]:
+        """Go through the maps (b, c, h, w) whose means are the latents, in the order of the latents.
+
+        A trunk brings the images to its own input size, or to the given `sides`.
+        """
         if self.trunk is not None:
-            stages = self.trunk(batch)
+            stages = self.trunk(batch) if sides is None else self.trunk.stages_at(batch, sides)
             if self.keep_trunk:
                 yield from self.trunk.feature_maps(stages, self.average)
             batch = self.trunk.trained_maps(stages)
@@ -372,8 +376,10 @@ class TextureModel(nn.Module):
             )
         pixels = to_color(check_images(pixels[None])[0], self.form.preprocessing.color)
         check_pixel_format((pixels.shape[2], pixel_kind(pixels)), self.form.channels, self.form.pixels)
-        from lmfcn.maps.texture_map import TextureMap
+        from lmfcn.maps.texture_map import TextureMap, scale_note
 
+        if note := scale_note(self):
+            warnings.warn(note, UserWarning, stacklevel=2)
         mapper = self.mapper()
         window = mapper.default_window(self.form.preprocessing.size) if window is None else window
         grid = mapper.grid(pixels.shape[:2], window, stride)

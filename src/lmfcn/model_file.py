@@ -343,6 +343,8 @@ _TOLD = (
     "test",
     "best_epochs",
     "interrupted",
+    "threads",
+    "image_sizes",
     "network_choice",
     "C",
     "random_state",

@@ -1,10 +1,15 @@
+import re
+
 import pytest
 from test_cli import lmfcn
 
-from lmfcn.cli.export import export
+from lmfcn.cli.export import _summary, export
 from lmfcn.data.image_form import ImageForm
+from lmfcn.explain.gallery import save_gallery
+from lmfcn.export import Agreement
 from lmfcn.model_file import save
 from random_models import random_model
+from small_model import fitted, gallery
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +33,24 @@ def test_it_says_what_was_compared(model_path, tmp_path, capsys):
     assert "Compared with the model on 78 images of 8 sizes" in shown.out
     assert "all labels equal, scores and probabilities within" in shown.out
     assert "Comparing" in shown.err
+
+
+def test_the_images_of_the_gallery_are_compared_too(tmp_path, capsys):
+    save(fitted().model_, tmp_path / "model.lmfcn")
+    export(tmp_path / "model.lmfcn", tmp_path / "without.pt2", quiet=False)
+    n_before = int(re.search(r"on (\d+) images", capsys.readouterr().out)[1])
+    save_gallery(gallery(), tmp_path / "model.gallery")
+    export(tmp_path / "model.lmfcn", tmp_path / "with.pt2", quiet=False)
+    shown = capsys.readouterr().out
+    assert f"on {n_before + 36} images" in shown
+    assert "(3 of 3 classes predicted)" in shown
+
+
+def test_a_comparison_on_one_class_only_is_told(tmp_path):
+    model, file = fitted().model_, tmp_path / "model.onnx"
+    file.write_bytes(b"")
+    assert "Only one class was predicted; --images FOLDER" in _summary(model, Agreement(5, 1, 1, 0.0), file)
+    assert "Only one" not in _summary(model, Agreement(5, 1, 2, 0.0), file)
 
 
 def test_wrong_use_is_one_sentence_and_code_2(model_path, tmp_path):

@@ -1,6 +1,11 @@
+import copy
 import json
+import re
 
 from lmfcn import LMFCNClassifier, Recipe, __version__
+from lmfcn.model_file import describe_model, save
+from small_model import fitted
+from small_trunk import trunk_classifier
 
 
 def test_info_tells_what_a_model_is(command, model):
@@ -12,6 +17,10 @@ def test_info_tells_what_a_model_is(command, model):
     assert stdout["images"] == "1 channel of uint8, of any size from 8x8"
     assert stdout["trained on"] == "16 images (bark 8, wood 8), with 4 others held out for validation"
     assert stdout["accuracy"].endswith(" balanced, on 4 validation images")
+    assert stdout["file"].endswith(" MB, format version 3")
+    assert stdout["network"] == "texture-fcn, trained from scratch"
+    assert re.fullmatch(r"complete, with \d+ threads?", stdout["training"])
+    assert stdout["sizes"].startswith("training images of ")
     assert stdout["seed"] == "0"
     assert "latent_dim 2" in stdout["parameters"]
     assert f"lmfcn {__version__}" in stdout["versions"]
@@ -26,6 +35,30 @@ def test_info_as_json(command, model):
     assert values["networks"]["count"] == 2
     assert "histories" not in values
     assert values["interrupted"] is False
+    assert values["format_version"] == 3
+    assert values["threads"] >= 1
+    assert values["trunk"] is None
+
+
+def test_a_frozen_network_is_told_with_its_licence_and_hash(command, tmp_path, monkeypatch):
+    model = trunk_classifier().model_
+    trunk = {"name": "efficientnet-lite0", "licence": "Apache-2.0", "sha256": "0123456789abcdef" * 4}
+    told = {**describe_model(model), "trunk": trunk}
+    monkeypatch.setattr("lmfcn.model_file.describe_model", lambda _: told)
+    fitted().save(tmp_path / "any.lmfcn")
+    _, stdout, _ = command("info", tmp_path / "any.lmfcn")
+    expected = "efficientnet-lite0, frozen, licence Apache-2.0, SHA-256 of its weights 0123456789abcdef...\n"
+    assert f"network      {expected}" in stdout
+    trunk["licence"] = None
+    assert "frozen, licence unknown, SHA-256" in command("info", tmp_path / "any.lmfcn")[1]
+
+
+def test_an_interrupted_training_is_told(command, tmp_path):
+    model = copy.deepcopy(fitted().model_)
+    model.record |= {"interrupted": True, "threads": 1}
+    save(model, tmp_path / "model.lmfcn")
+    told = "training     interrupted by the user before its last epoch, with 1 thread\n"
+    assert told in command("info", tmp_path / "model.lmfcn")[1]
 
 
 def test_a_model_that_tells_little(command, textures, tmp_path):

@@ -1,5 +1,6 @@
 import copy
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -247,3 +248,19 @@ def test_a_gallery_of_a_model_with_a_trunk(tmp_path):
     assert held.nearest(found.latent).tolist() == [3]
     with pytest.raises(ValueError, match="are not the same in the same order"):
         Gallery.of(classifier, X[::-1], y[::-1])
+
+
+def test_thumbnails_in_the_form_of_the_model():
+    images = gallery().images_for(fitted().model_)
+    assert (images.shape, images.dtype) == ((36, 18, 22, 1), np.uint8)
+    difference = abs(images[..., 0].astype(int) - three()[0])
+    assert np.median(difference) < 16  # JPEG
+
+
+@pytest.mark.parametrize(
+    "changes", [{"channels": 2}, {"pixels": "uint16"}, {"row_shape": (18, 22)}, {"smallest_side": 32}]
+)
+def test_a_model_of_other_pixels_has_no_use_for_thumbnails(changes):
+    model = copy.deepcopy(fitted().model_)
+    model.form = replace(model.form, **changes)
+    assert gallery().images_for(model) is None

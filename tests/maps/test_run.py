@@ -219,6 +219,23 @@ def test_notes_come_before_the_work(request_grey, tmp_path, monkeypatch):
     assert notes[1:] == ["work", "Stopped; 0 of 6 blocks are finished, the same command continues."]
 
 
+MANY_SCALES = {"smallest": [112, 284], "largest": [606, 245]}
+
+
+def test_a_model_of_many_scales_is_noted(request_grey, tmp_path):
+    model = lmfcn.load(request_grey.model)
+    model.form = replace(model.form, preprocessing=Preprocessing(fit="resize", size=(24, 24)))
+    model.record["image_sizes"] = MANY_SCALES
+    save(model, tmp_path / "resized.lmfcn")
+    notes = []
+    map_image(replace(request_grey, model=tmp_path / "resized.lmfcn"), announce=notes.append)
+    assert notes == [
+        "Note: The model was trained on images of 112x284 to 606x245 pixels (height x width), each resized to 24x24:"
+        " it knows textures at many scales, but a map has one. Do not rely on this map. To train for maps, cut tiles of"
+        " one size from images at the scale of the map (ImageCollection.tiled), and do not resize them."
+    ]
+
+
 def test_doubtful_windows_are_rejected(request_grey):
     expected = in_memory(request_grey).probabilities
     surest = expected.max(axis=2)

@@ -1,8 +1,12 @@
+import copy
+
 import numpy as np
 import pytest
 
+import lmfcn
 from lmfcn import make_gaussians
-from lmfcn.maps.texture_map import Box, MapGrid
+from lmfcn.maps.texture_map import Box, MapGrid, scale_note
+from small_trunk import trunk_classifier
 from some_training import classifier_of
 
 TINY = {"latent_dim": 4, "epochs": 1, "passes": 1, "random_state": 0, "device": "cpu"}
@@ -170,3 +174,25 @@ def test_images_unlike_those_of_the_training(model):
 def test_what_is_no_single_image_is_refused_in_words_about_maps(model, image, got):
     with pytest.raises(ValueError, match=rf"image must be one array of .*, got {got}; for files there is `lmfcn map`"):
         model.map(image)
+
+
+def test_a_model_of_many_scales_warns_in_python(model_files):
+    model, image = lmfcn.load(model_files / "grey.lmfcn"), some_image(48, 48)
+    assert model.record["image_sizes"] == {"smallest": [24, 24], "largest": [24, 24]}
+    assert scale_note(model) is None
+    model.record["image_sizes"] = {"smallest": [40, 40], "largest": [80, 90]}
+    with pytest.warns(
+        UserWarning, match="images of 40x40 to 80x90 pixels .*: it knows textures at many scales, if each"
+    ):
+        model.map(image, window=24)
+    model.record["image_sizes"] = {"smallest": [40, 40], "largest": [44, 48]}  # nearly equal
+    assert scale_note(model) is None
+    del model.record["image_sizes"]  # a file of an earlier version
+    assert scale_note(model) is None
+
+
+def test_behind_a_trunk_images_of_different_sizes_have_different_scales():
+    model = copy.deepcopy(trunk_classifier().model_)
+    model.record["image_sizes"] = {"smallest": [40, 40], "largest": [80, 90]}
+    told = "each brought to the 32 pixels of its frozen network: it knows textures at many scales, but"
+    assert told in scale_note(model)

@@ -25,14 +25,41 @@ def page(outcome):
     return path.read_text()
 
 
-def test_the_verdict_comes_first_and_the_winner_is_marked(page, outcome):
+def page_of(outcome, folder):
+    comparison_report_writer()(outcome, folder / "report.html")
+    return (folder / "report.html").read_text()
+
+
+def test_the_verdict_comes_first_and_a_clear_winner_is_marked(page, outcome, tmp_path):
     for sentence in outcome.verdict.sentences:
         assert page.index(sentence) < page.index("<table")
+    clear = [run if run.method == "LMFCN" else replace(run, test_balanced_accuracy=0.3) for run in outcome.runs]
+    page = page_of(replace(outcome, runs=clear), tmp_path)
+    assert "★ and green: the winner, ahead of every other method by more than chance explains." in page
     assert re.findall(r'<tr class="best"><th scope="row">(.*?) <', page) == ["LMFCN"]
     assert page.count('★</span><span class="hidden">, the winner</span>') == 1
     entries = re.search(r'class="best">(.*?)</tr>', page, flags=re.DOTALL).group(1)
     assert re.findall(r"<td>(.*?)</td>", entries)[:3] == ["0.923 ± 0.025", "3", "3"]
     assert "<td>40 → 17</td><td>31</td>" in entries
+
+
+def test_a_winner_that_chance_explains_has_no_star(page):
+    assert "Chance alone may explain its lead" in page or "It cannot be told apart from" in page
+    assert "★</span>" not in page
+    assert 'class="best"' not in page
+    assert "No method has a ★: chance alone may explain why the first one leads." in page
+
+
+def test_few_predictions_make_no_calibration_curve(page, outcome, tmp_path):
+    text = page_of(replace(outcome, runs=[run for run in outcome.runs if run.seed == 0]), tmp_path)
+    assert "Not shown: 40 predictions of all repeats together are too few; 100 are needed." in text
+    assert "Reliability diagram" not in text
+    assert "too few; 100" not in page
+
+
+def test_the_number_of_test_images_is_told(page):
+    told = "Each repeat was tested on 40 images; one image changes a balanced accuracy by up to 0.025."
+    assert page.index(told) < page.index("<table")
 
 
 def test_a_reader_finds_data_parameters_versions_and_the_command(page):
@@ -91,7 +118,7 @@ def test_nothing_that_trains_has_no_curves(outcome, tmp_path):
 
 
 def test_confusions_and_calibration_are_told_in_words(page):
-    assert "3 of 24 wrong: bark &amp; co predicted as wood 3 of 12 times." in page
+    assert "15 of 120 wrong: bark &amp; co predicted as wood 15 of 60 times." in page
     assert page.count("ECE 0.025: 90 % sure on average, 88 % right.") == 2 * len(SCORES)  # below it and as its alt
     assert "support vectors of the epoch&#39;s SVM in every epoch, one line per repeat: LMFCN, from 40 to 15" in page
 

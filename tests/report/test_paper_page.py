@@ -106,8 +106,8 @@ def test_the_page_shows_what_the_runs_said_under_the_names_of_the_rows(page):
     names = ["LMFCN (paper)", "LMFCN", "CNN-CE", "CNN-H", "LMFCN-59", "GLCM", "LBP", "PFTAS"]
     for kind in ("Confusion matrix", "Reliability diagram"):
         assert re.findall(rf'alt="{kind} of (.*?): ', page) == names
-    # 16 predictions in each of two repetitions.
-    assert len(re.findall(r"<figcaption>\d+ of 32 wrong: ", page)) == len(names)
+    # 60 predictions in each of two repetitions.
+    assert len(re.findall(r"<figcaption>\d+ of 120 wrong: ", page)) == len(names)
     assert "Number of support vectors on Gaussian, quick in every epoch" in page
     courses = re.search(r"one line per repetition: (LMFCN \(paper\), from .*?)\"", page)[1]
     assert [course.rpartition(", from ")[0] for course in courses.split("; ")] == [

@@ -76,12 +76,13 @@ def test_bins_by_hand():
     assert np.isnan(found.accuracy[0])
 
 
-def test_the_diagram_shows_filled_bins_only():
-    axes, below = reliability_diagram([0.61, 0.65, 0.95, 1.0], [True, False, True, True]).axes
+def test_the_diagram_shows_bins_of_ten_images_and_more():
+    confidences, right = [0.35] * 9 + [0.61, 0.65] * 5 + [0.95, 1.0] * 6, [True] * 9 + [True, False] * 5 + [True] * 12
+    axes, below = reliability_diagram(confidences, right).axes
     diagonal, dots = axes.lines
     assert list(diagonal.get_xdata()) == [0, 1]
     assert list(dots.get_ydata()) == [0.5, 1.0]
-    assert [bar.get_height() for bar in below.patches] == [0, 0, 0, 0, 0, 0, 2, 0, 0, 2]
+    assert [bar.get_height() for bar in below.patches] == [0, 0, 0, 9, 0, 0, 10, 0, 0, 12]
 
 
 def test_answers_are_pooled_over_the_repeats():
@@ -89,8 +90,8 @@ def test_answers_are_pooled_over_the_repeats():
     assert list(answers) == ["LBP", "LMFCN"]
     pooled = answers["LMFCN"]
     assert pooled.classes == ["bark & co", "wood"]
-    assert len(pooled.true) == len(pooled.predicted) == len(pooled.confidences) == 3 * 8
-    assert int(np.sum(pooled.true != pooled.predicted)) == 3
+    assert len(pooled.true) == len(pooled.predicted) == len(pooled.confidences) == 3 * 40
+    assert int(np.sum(pooled.true != pooled.predicted)) == 15
 
 
 def test_a_method_with_an_older_run_is_left_out():
@@ -101,7 +102,7 @@ def test_a_method_with_an_older_run_is_left_out():
 def test_every_picture_says_what_it_shows():
     answers = pooled_predictions(RUNS, ["LBP"])
     (matrix,), (diagram,) = confusion_pictures(answers), calibration_pictures(answers)
-    assert matrix.alt == "Confusion matrix of LBP: 3 of 24 wrong: bark & co predicted as wood 3 of 12 times."
+    assert matrix.alt == "Confusion matrix of LBP: 15 of 120 wrong: bark & co predicted as wood 15 of 60 times."
     assert diagram.caption == "ECE 0.025: 90 % sure on average, 88 % right."
     assert matrix.address.startswith("data:image/svg+xml;base64,")
 

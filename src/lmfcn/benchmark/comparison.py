@@ -27,7 +27,15 @@ from lmfcn.benchmark.runs import Run, former_method, read_runs
 from lmfcn.benchmark.scheduler import MayStart, OnEnd, Report, Study
 from lmfcn.benchmark.tables import HEADINGS, NOTHING, interval, markdown_table, row_entries
 from lmfcn.benchmark.tasks import DataSummary, SplitData, inspect_images, open_images, split_images
-from lmfcn.benchmark.verdict import FEWEST_REPEATS, OtherMethod, Verdict, complete_repeats, make_verdict, shared_runs
+from lmfcn.benchmark.verdict import (
+    FEWEST_REPEATS,
+    OtherMethod,
+    Verdict,
+    complete_repeats,
+    describe_tests,
+    make_verdict,
+    shared_runs,
+)
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.framing import Color
 from lmfcn.util.files import write_text
@@ -307,7 +315,8 @@ class Outcome:
     @property
     def remarks(self) -> list[str]:
         """Remarks for readers of the verdict."""
-        remarks = [f"{method} is left out: {reason}" for method, reason in self.comparison.left_out.items()]
+        remarks = [describe_tests(self.shared)]
+        remarks += [f"{method} is left out: {reason}" for method, reason in self.comparison.left_out.items()]
         if self.comparison.quick:
             remarks.append(
                 "This was a quick look: few epochs, small images. Without --quick the methods can do better."
@@ -371,9 +380,10 @@ def as_markdown(outcome: Outcome) -> str:
 
 
 def results_table(outcome: Outcome) -> str:
-    """Return a row for each method from the best to the worst, the winner in bold."""
+    """Return a row for each method from the best to the worst, the winner in bold if chance does not explain it."""
     verdict = outcome.verdict
-    rows = [[f"**{verdict.winner}**", *row_entries(runs_of(outcome.shared, verdict.winner))]]
+    first = f"**{verdict.winner}**" if verdict.is_clear else verdict.winner
+    rows = [[first, *row_entries(runs_of(outcome.shared, verdict.winner))]]
     rows += [[other.method, *row_entries(runs_of(outcome.shared, other.method))] for other in verdict.others]
     return markdown_table(["method", *(heading.replace("seeds", "repeats") for heading in HEADINGS)], rows)
 

@@ -9,6 +9,8 @@ from typer import Option
 from lmfcn.cli.options import ModelFile
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from lmfcn.export import Agreement
     from lmfcn.model import TextureModel
 
@@ -19,7 +21,8 @@ def export(
         Path, Option("--output", "-o", metavar="FILE", help="File to write: .onnx, or .pt2 for torch.export.")
     ],
     images: Annotated[
-        Path | None, Option("--images", "-i", metavar="DATA", help="Also compare predictions on these images.")
+        Path | None,
+        Option("--images", "-i", metavar="DATA", help="Also compare on these images; by default those of the gallery."),
     ] = None,
     tolerance: Annotated[float, Option(min=0, help="Largest accepted difference of scores and probabilities.")] = 1e-4,
     quiet: Annotated[bool, Option("--quiet", "-q", help="No progress, no summary.")] = False,
@@ -38,18 +41,30 @@ def export(
 
     write = export_onnx if ending == ".onnx" else export_torch
     loaded = load(model, "cpu")  # the export always runs there
-    agreement = write(loaded, output, images=images, tolerance=tolerance, verbose=not quiet)
+    compared = _gallery_images(model, loaded) if images is None else images
+    agreement = write(loaded, output, images=compared, tolerance=tolerance, verbose=not quiet)
     if not quiet:
         typer.echo(_summary(loaded, agreement, output))
+
+
+def _gallery_images(path: Path, model: "TextureModel") -> "np.ndarray | None":
+    """Return the thumbnails in the gallery beside a model, if there is one."""
+    from lmfcn.explain.gallery import gallery_path, load_gallery
+
+    beside = gallery_path(path)
+    return load_gallery(beside, model).images_for(model) if beside.is_file() else None
 
 
 def _summary(model: "TextureModel", agreement: "Agreement", output: Path) -> str:
     from lmfcn.data.framing import describe_channels
 
+    few = (
+        "" if agreement.n_labels > 1 else "\nOnly one class was predicted; --images FOLDER compares on your images too."
+    )
     return (
         f"{output}: {output.stat().st_size / 1e6:.1f} MB, {len(model.classes)} classes,"
         f" images of {describe_channels(model.form.channels, model.form.pixels)}.\n"
         f"Compared with the model on {agreement.n_images} images of {agreement.n_sizes} sizes"
         f" ({agreement.n_labels} of {len(model.classes)} classes predicted): all labels equal,"
-        f" scores and probabilities within {max(agreement.largest_difference, 1e-12):.0e}."
+        f" scores and probabilities within {max(agreement.largest_difference, 1e-12):.0e}.{few}"
     )

@@ -12,13 +12,14 @@ def info(
 ) -> None:
     """Describe a model: classes, training data, accuracy, size, parameters, versions."""
     from lmfcn.model_file import describe_images, describe_model, load
+    from lmfcn.util.tensor_files import format_version
 
     loaded, console = load(model, "cpu"), CommandConsole(as_json=as_json)
     n_bytes = model.stat().st_size
-    information = describe_model(loaded)
+    information = {"format_version": format_version(model), **describe_model(loaded)}
     images = describe_images(loaded.form.channels, loaded.form.pixels, loaded.form.preprocessing)
     lines = {
-        "file": f"{model}, {n_bytes / 1e6:.2f} MB",
+        "file": f"{model}, {n_bytes / 1e6:.2f} MB, format version {information['format_version']}",
         "classes": ", ".join(str(label) for label in information["classes"]),
         "images": images,
         **_network_lines(information),
@@ -34,10 +35,19 @@ def _network_lines(information: dict[str, Any]) -> dict[str, str]:
     networks = information["networks"]
     error = information["calibration"]["error"]
     return {
+        "network": _describe_network(information["trunk"]),
         "networks": f"{networks['count']}, with {format_count(networks['n_weights'], 'weight')} in all",
         "decision": f"RBF SVM on {_features(information)} with {information['n_support']} support vectors",
         "calibration": "none" if error is None else f"expected calibration error {error:.3f}",
     }
+
+
+def _describe_network(trunk: dict[str, Any] | None) -> str:
+    """Describe the network that a training starts from."""
+    if trunk is None:
+        return "texture-fcn, trained from scratch"
+    licence = f"licence {trunk['licence']}" if trunk["licence"] else "licence unknown"
+    return f"{trunk['name']}, frozen, {licence}, SHA-256 of its weights {trunk['sha256'][:16]}..."
 
 
 def _features(information: dict[str, Any]) -> str:
@@ -78,8 +88,15 @@ def _record_lines(information: dict[str, Any]) -> dict[str, str]:
         n_refit = information["n_closing_epochs"]
         more = f", then {format_count(n_refit, 'refit epoch')} on all images" if n_refit else ""
         lines["epoch"] = f"{', '.join(map(str, epochs))} selected{_epoch_score(information)}{more}"
-    if information.get("interrupted"):
-        lines["interrupted"] = "yes: the user stopped the training before its last epoch"
+    if "interrupted" in information:
+        stopped = "interrupted by the user before its last epoch" if information["interrupted"] else "complete"
+        threads = information.get("threads")
+        lines["training"] = stopped + ("" if threads is None else f", with {format_count(threads, 'thread')}")
+    if sizes := information.get("image_sizes"):
+        smallest, largest = ("x".join(map(str, sizes[name])) for name in ("smallest", "largest"))
+        lines["sizes"] = (
+            f"training images of {smallest}" + ("" if smallest == largest else f" to {largest}") + " pixels"
+        )
     if information.get("random_state") is not None:
         lines["seed"] = str(information["random_state"])
     for name in ("parameters", "versions"):

@@ -303,6 +303,13 @@ class ImageCollection:
             return self._boxes[:, 2:]
         return np.array(_raise_errors(map_in_threads(self._store.size, self._sources.tolist())))
 
+    def source_sizes(self) -> np.ndarray:
+        """Return height and width (n, 2) of every image as its textures were recorded: before it is resized."""
+        if self.preprocessing.fit != "resize":
+            return self.sizes()
+        infos = [self._store.info(source) for source in self._sources.tolist()]
+        return np.array([(info.height, info.width) for info in infos])
+
     def _map_images(self, function: Callable[[int], Any], *, verbose: bool) -> list[Any]:
         """Apply a function to all positions in parallel; `ImageError`s are among the results."""
         with item_progress("Reading images", len(self), visible=verbose) as advance:

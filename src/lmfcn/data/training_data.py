@@ -114,6 +114,8 @@ class TrainingData:
         Images to train on.
     validation : LabelledImages or None
         Images to select the epoch with.
+    sizes : array (n, 2), optional
+        Height and width of the images of X before they were resized.
 
     Groups also hold near-identical images together, unless that is switched off.
     """
@@ -122,6 +124,7 @@ class TrainingData:
     form: ImageForm
     train: LabelledImages
     validation: LabelledImages | None
+    sizes: np.ndarray | None = None
 
     def fingerprint(self) -> str:
         """Return a text that depends on every pixel, every label and the split into training and validation."""
@@ -135,6 +138,16 @@ class TrainingData:
     def hashes(self) -> str:
         """Return the perceptual hashes of all images as one text, by which near-identical images can be recognised."""
         return pack_hashes(np.concatenate([perceptual_hashes(part.images) for part in self._parts]))
+
+    def size_range(self) -> dict[str, list[int]] | None:
+        """Return height and width of the smallest and of the largest image, by area, as JSON can hold them."""
+        if self.sizes is None:
+            return None
+        areas = self.sizes.prod(axis=1)
+        return {
+            "smallest": self.sizes[int(areas.argmin())].tolist(),
+            "largest": self.sizes[int(areas.argmax())].tolist(),
+        }
 
     @property
     def _parts(self) -> list[LabelledImages]:
@@ -171,18 +184,27 @@ def check_training_data(
     all_images = LabelledImages(images, numbers, groups, np.arange(len(images)))
     if not split_duplicates:
         all_images = _with_near_duplicates(all_images)
+    sizes = _source_sizes(X, images)
     if validation is not None:
         check_class_sizes(classes, numbers, smallest=2)
         checked = _check_validation(validation, form, classes, len(images))
         _check_no_shared_group(groups, checked.groups)
-        return TrainingData(classes, form, all_images, checked if split_duplicates else _with_near_duplicates(checked))
+        checked = checked if split_duplicates else _with_near_duplicates(checked)
+        return TrainingData(classes, form, all_images, checked, sizes)
     if fraction == 0:
         check_class_sizes(classes, numbers, smallest=2)
-        return TrainingData(classes, form, all_images, None)
+        return TrainingData(classes, form, all_images, None, sizes)
     check_class_sizes(classes, numbers, smallest=3, reason=" (one of them for validation, or validation_fraction=0)")
     remaining, held_out = _hold_out(all_images, fraction, random, joined=all_images.groups is not groups)
     check_class_sizes(classes, numbers[remaining], smallest=2, reason=" after the validation images are held out")
-    return TrainingData(classes, form, all_images.subset(remaining), all_images.subset(held_out))
+    return TrainingData(classes, form, all_images.subset(remaining), all_images.subset(held_out), sizes)
+
+
+def _source_sizes(X: Any, images: LoadedImages) -> np.ndarray:
+    """Return height and width of images before they were resized; one row if all are the same."""
+    if isinstance(X, ImageCollection):
+        return X.source_sizes()
+    return np.array([images.shape[1:3]]) if isinstance(images, np.ndarray) else images.sizes()
 
 
 def _hold_out(

@@ -164,7 +164,12 @@ class Explanation:
             "for": [_entry(image) for image in self.supporting],
             "against": [_entry(image) for image in self.opposing],
             "rest": {"weight": self.rest, "support_vectors": self.n_rest},
-            "map": {"base": self.map.base, "smallest": self.map.values.min(), "largest": self.map.values.max()},
+            "map": {
+                "base": self.map.base,
+                "border": self.map.border,
+                "smallest": self.map.values.min(),
+                "largest": self.map.values.max(),
+            },
             "place": self.coordinates,
         }
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -173,6 +174,22 @@ class Gallery:
         """Return the k images whose latents are nearest to a latent (phi,), the nearest first."""
         distances = np.square(self.latents - np.asarray(latent, dtype=np.float32)).sum(axis=1)
         return np.argsort(distances, kind="stable")[:k]
+
+    def images_for(self, model: TextureModel) -> np.ndarray | None:
+        """Return the thumbnails (n, height, width, channels) of the most frequent size in the form of a model.
+
+        None if the model does not take such pixels: a JPEG has one or three channels of 8 bits.
+        """
+        form = model.form
+        if form.pixels != "uint8" or form.channels not in (1, 3) or form.row_shape is not None:
+            return None
+        mode = "L" if form.channels == 1 else "RGB"
+        images = [np.asarray(Image.open(io.BytesIO(picture)).convert(mode)) for picture in self.pictures]
+        shape, _ = Counter(image.shape for image in images).most_common(1)[0]
+        if min(shape[:2]) < form.smallest_side:
+            return None
+        found = np.stack([image for image in images if image.shape == shape])
+        return found[..., None] if form.channels == 1 else found
 
     def check_belongs_to(self, model: TextureModel) -> None:
         """Refuse the gallery of another model."""

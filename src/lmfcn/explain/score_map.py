@@ -139,6 +139,10 @@ BLUR = 1 / 16
 
 _BLUR_REACH = 4  # standard deviations at which the blur is cut off
 
+_MARGIN = 4  # strides of the last layer, which sees less than 3 of them beyond the border
+
+_FEWEST_CELLS = 8  # on the shorter side of a stage of a trunk that has an inside
+
 
 @dataclass(frozen=True)
 class ScoreMap:
@@ -154,12 +158,16 @@ class ScoreMap:
         The decision value.
     base : float
         The decision value of the average training image, which is part of every pixel value.
+    border : float
+        What the zeros that the networks see beyond the border of the image add. They belong to no place in it, so this
+        is part of every pixel value too.
     """
 
     label: Any
     values: np.ndarray
     value: float
     base: float
+    border: float
 
 
 def score_map(
@@ -168,7 +176,8 @@ def score_map(
     """Compute a map of the decision value of a class over the pixels of an image.
 
     Latents are means of feature maps over the image, and the decision value is a constant plus the mean gradient times
-    the latents (`ClassScore.mean_gradient`), so every position contributes a part of it. This is exact;
+    the latents (`ClassScore.mean_gradient`), so every position contributes a part of it. The parts are computed as if
+    the image went on mirrored beyond its border. What the border itself adds is spread evenly. The sum is exact;
     docs/explanations.md derives it.
 
     Parameters
@@ -199,12 +208,11 @@ def score_map(
     point = scale.apply(raw_latents(model, image))[0].cpu() if latent is None else torch.as_tensor(latent)
     gradient = scale.pull_back(score.mean_gradient(point))
     constant = score.value(torch.zeros_like(point))
-    blur = BLUR * min(height, width) if blur is None else blur
     values = np.full((height, width), constant - float(gradient @ to_cpu_double(scale.mean)))
-    for maps, gradients in _maps_with_gradients(model, image, gradient):
-        rows, columns = upsampling_matrix(maps.shape[1], height, blur), upsampling_matrix(maps.shape[2], width, blur)
-        values += rows @ torch.tensordot(gradients, maps.double(), dims=1).numpy() @ columns.T
-    return ScoreMap(model.classes[number], values, score.value(point), constant)
+    values += _mirrored_contributions(model, image, gradient, BLUR * min(height, width) if blur is None else blur)
+    value = score.value(point)
+    border = value - float(values.mean())
+    return ScoreMap(model.classes[number], values + border, value, constant, border)
 
 
 def raw_latents(model: TextureModel, image: np.ndarray) -> Tensor:
@@ -213,27 +221,72 @@ def raw_latents(model: TextureModel, image: np.ndarray) -> Tensor:
     return encode(model.networks, form.load(image[None]), model.device)
 
 
-def _maps_with_gradients(model: TextureModel, image: np.ndarray, gradient: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the feature maps (c, h, w) whose means are the latents, each with its part (c,) of the gradient."""
-    batch, start = to_batch(image[None], model.device), 0
+def _mirrored_contributions(model: TextureModel, image: np.ndarray, gradient: Tensor, blur: float) -> np.ndarray:
+    """Return the gradient times the feature maps at every pixel (h, w), as if the image went on mirrored.
+
+    Networks pad with zeros. Beside a bright image these are an edge, stronger than most textures, so that maps of the
+    image alone would mostly show its border.
+    """
+    height, width = image.shape[:2]
+    values, start = np.zeros((height, width)), 0
+    for maps, (rows, columns) in _mirrored_maps(model, image):
+        cells = torch.tensordot(gradient[start : start + len(maps)], maps.cpu().double(), dims=1).numpy()
+        down = upsampling_matrix(len(cells), height, blur, margin=rows)
+        values += down @ cells @ upsampling_matrix(cells.shape[1], width, blur, margin=columns).T
+        start += len(maps)
+    return values
+
+
+def _mirrored_maps(model: TextureModel, image: np.ndarray) -> Iterator[tuple[Tensor, tuple[int, int]]]:
+    """Yield the feature maps (c, h, w) of the mirrored image, and how many rows and columns they cover around it.
+
+    The coarsest stages of a trunk are those of the image alone: the trunk learnt them in maps of a few cells, which all
+    see the border, and mirrored images change them everywhere.
+    """
+    (rows, columns), sides = _margins(model, *image.shape[:2])
+    mirrored = np.pad(image, ((rows, rows), (columns, columns), (0, 0)), mode="reflect")
+    networks = cast(Networks, fold_batch_norm(model.networks))
     with torch.no_grad():
-        for maps in cast(Networks, fold_batch_norm(model.networks)).maps(batch):
-            part = maps[0].cpu()
-            yield part, gradient[start : start + len(part)]
-            start += len(part)
+        around = networks.maps(to_batch(mirrored[None], model.device), sides)
+        if networks.trunk is not None and networks.keep_trunk:
+            for alone in networks.trunk(to_batch(image[None], model.device)):
+                maps = next(around)
+                is_coarse = min(alone.shape[2:]) < _FEWEST_CELLS
+                yield (alone[0], (0, 0)) if is_coarse else (maps[0], (rows, columns))
+        for maps in around:
+            yield maps[0], (rows, columns)
 
 
-def upsampling_matrix(n_cells: int, n_pixels: int, blur: float = 0.0) -> np.ndarray:
-    """Return the matrix (n_pixels, n_cells) that upsamples a row of cells to a row of pixels and keeps its mean.
+def _margins(model: TextureModel, height: int, width: int) -> tuple[tuple[int, int], tuple[int, int] | None]:
+    """Return how many rows and columns to mirror, and height and width to which a trunk then brings the image.
 
-    Each pixel averages the cells that it overlaps. The blur is mirrored at the ends of the row.
+    Without a trunk the margin is more than the networks see beyond the border, and a multiple of their strides, so that
+    cells stay where they are. A trunk sees the whole image; its margin is one of its steps.
+    """
+    if model.trunk is None:
+        margin = max(_MARGIN * 2 ** len(network.widths) for network in model.members)
+        return (margin, margin), None
+    trunk = model.trunk
+    sides = trunk.input_sides(height, width)
+    # At the same scale as the image alone, up to the rounding to whole pixels.
+    margins = (round(trunk.step * height / sides[0]), round(trunk.step * width / sides[1]))
+    return margins, (sides[0] + 2 * trunk.step, sides[1] + 2 * trunk.step)
+
+
+def upsampling_matrix(n_cells: int, n_pixels: int, blur: float = 0.0, margin: int = 0) -> np.ndarray:
+    """Return the matrix (n_pixels, n_cells) that upsamples a row of cells to a row of pixels.
+
+    Each pixel averages the cells that it overlaps. The cells also cover `margin` pixels before and behind the row;
+    without a margin the mean of the cells is kept. The blur is mirrored at the ends of the row.
 
     Examples
     --------
     >>> upsampling_matrix(2, 3).tolist()
     [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]]
+    >>> upsampling_matrix(4, 2, margin=1).tolist()
+    [[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]
     """
-    borders = np.arange(n_cells + 1) * (n_pixels / n_cells)
+    borders = np.arange(n_cells + 1) * ((n_pixels + 2 * margin) / n_cells) - margin
     pixels = np.arange(n_pixels)[:, None]
     overlap = np.minimum(borders[1:], pixels + 1) - np.maximum(borders[:-1], pixels)
     return _blur_matrix(n_pixels, blur) @ overlap.clip(min=0.0)

@@ -143,7 +143,7 @@ def generate_textures(model: TextureModel, size: tuple[int, int], generator: tor
     pixels, 0 and 1 stand for the ends of that part.
     """
     networks = fold_batch_norm(model.networks)
-    targets = model.support_latents[torch.from_numpy(evenly_spaced(len(model.support_latents), _N_GENERATED))]
+    targets = model.support_latents[_some_of_each_class(model.coefficients)]
     pixels = torch.rand(len(targets), model.form.channels, *size, generator=generator).requires_grad_()
     optimizer = torch.optim.Adam([pixels], lr=_STEP_SIZE)
     for _ in range(_STEPS):
@@ -155,6 +155,25 @@ def generate_textures(model: TextureModel, size: tuple[int, int], generator: tor
         with torch.no_grad():
             pixels.clamp_(0, 1)
     return pixels.detach()
+
+
+def _some_of_each_class(coefficients: Tensor) -> list[int]:
+    """Return the numbers of up to eight support vectors, as many of each class as possible.
+
+    Examples
+    --------
+    >>> _some_of_each_class(torch.tensor([[0.5], [0.9], [0.1], [-0.2], [0.4]]))
+    [0, 1, 2, 3, 4]
+    >>> _some_of_each_class(torch.tensor([[0.5]] * 20 + [[-0.2]] * 4))
+    [0, 5, 10, 15, 20, 21, 22, 23]
+    """
+    # The coefficient for its own class is the only positive one.
+    owners = (coefficients[:, 0] > 0).long() if coefficients.shape[1] == 1 else coefficients.argmax(dim=1)
+    by_class = [(owners == owner).nonzero()[:, 0].tolist() for owner in owners.unique()]
+    share = max(1, _N_GENERATED // len(by_class))
+    chosen = [numbers[place] for numbers in by_class for place in evenly_spaced(len(numbers), share)]
+    others = [number for number in range(len(owners)) if number not in chosen]
+    return sorted((chosen + others)[:_N_GENERATED])
 
 
 def _to_range(model: TextureModel, pixels: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from lmfcn.maps.blocks import (
 from lmfcn.maps.large_image import LargeImage
 from lmfcn.maps.outputs import LARGEST_PICTURE, N_STEPS, FinishedMap, make_legend, remove_outputs, write_outputs
 from lmfcn.maps.readers import View, open_level, open_view, resolve_view
-from lmfcn.maps.texture_map import Box, MapGrid
+from lmfcn.maps.texture_map import Box, MapGrid, scale_note
 from lmfcn.model import TextureModel
 from lmfcn.model_file import load
 from lmfcn.util.files import create_folder
@@ -199,9 +199,10 @@ def _overview(path: Path, view: View, sizes: list[tuple[int, int]]) -> LargeImag
 
 
 def _notes(plan: _Plan, request: MapRequest) -> list[str]:
-    notes = []
+    many_scales = scale_note(plan.model)
+    notes = [] if many_scales is None else [many_scales]
     frame, scale = plan.model.form.preprocessing, plan.settings.view.scale
-    if frame.fit == "resize" and frame.size is not None and scale == 1:
+    if not many_scales and frame.fit == "resize" and frame.size is not None and scale == 1:
         notes.append(
             f"The model was trained on images that had been resized to {frame.size[0]}x{frame.size[1]} pixels; if they"
             " had another size before, give the factor as --scale; otherwise textures appear coarser or finer."

@@ -29,6 +29,8 @@ _GROUP_PIXELS = 2048
 _BLOCK_PIXELS = 2048
 _BLOCK_BYTES = 2**28
 
+_MOST_UNEQUAL = 1.25  # scales that differ by less are within what a texture model has to bear anyway
+
 OVER = "over"
 """Windows that cover some of a patch, in contrast to those that start or end in it."""
 
@@ -70,6 +72,30 @@ class Box(NamedTuple):
         """Return the intersection; a box without height or width if there is none."""
         top, left = max(self.top, other.top), max(self.left, other.left)
         return Box(top, left, max(top, min(self.bottom, other.bottom)), max(left, min(self.right, other.right)))
+
+
+def scale_note(model: TextureModel) -> str | None:
+    """Say that maps of a model are doubtful because its training images had many scales; None if they had one.
+
+    Files of earlier versions do not hold the sizes of training images; then nothing is said.
+    """
+    sizes = model.record.get("image_sizes") or {}
+    smallest, largest = sizes.get("smallest"), sizes.get("largest")
+    if not smallest or not largest or math.sqrt(math.prod(largest) / math.prod(smallest)) < _MOST_UNEQUAL:
+        return None
+    size, doubt = model.form.preprocessing.size, "at many scales"
+    if model.form.preprocessing.fit == "resize" and size is not None:
+        done = f", each resized to {size[0]}x{size[1]}"
+    elif model.trunk is not None:
+        done = f", each brought to the {model.trunk.input_size} pixels of its frozen network"
+    else:
+        done, doubt = "", "at many scales, if each image shows a whole piece"
+    return (
+        f"The model was trained on images of {smallest[0]}x{smallest[1]} to {largest[0]}x{largest[1]} pixels"
+        f" (height x width){done}: it knows textures {doubt}, but a map has one. Do not rely on this map. To train for"
+        " maps, cut tiles of one size from images at the scale of the map (ImageCollection.tiled), and do not resize"
+        " them."
+    )
 
 
 def tile_box(box: Box, side: int) -> Iterator[Box]:

@@ -15,7 +15,13 @@ from lmfcn.benchmark.tasks import FRACTIONS
 from lmfcn.report.curves import accuracy_plot, learning_curves, support_curves
 from lmfcn.report.latent_plots import latent_map
 from lmfcn.report.overlay import examples, hard_images
-from lmfcn.report.prediction_plots import calibration_pictures, confusion_pictures, fit_into_bytes, pooled_predictions
+from lmfcn.report.prediction_plots import (
+    FEWEST_FOR_CALIBRATION,
+    calibration_pictures,
+    confusion_pictures,
+    fit_into_bytes,
+    pooled_predictions,
+)
 from lmfcn.report.style import as_svg, write_page
 
 _MOST_GROUPS, _MOST_SIZES, _EXAMPLES_PER_CLASS, _MOST_CLASSES_WITH_EXAMPLES = 10, 8, 4, 24
@@ -57,6 +63,7 @@ def _results(outcome: Outcome, methods: Sequence[str]) -> dict[str, Any]:
         "sentences": verdict.sentences,
         "remarks": outcome.remarks,
         "winner": verdict.winner,
+        "is_clear": verdict.is_clear,
         "n_repeats": verdict.n_repeats,
         "headings": _in_order(HEADINGS),
         "rows": [(method, _in_order(row_entries(runs_of(shared, method)))) for method in methods],
@@ -102,6 +109,8 @@ def _predictions(runs: Sequence[Run], methods: Sequence[str]) -> dict[str, Any]:
     return {
         "confusions": fit_into_bytes(confusion_pictures(pooled), _PICTURE_BYTES),
         "calibrations": fit_into_bytes(calibration_pictures(pooled), _PICTURE_BYTES),
+        "n_predictions": min((len(found.true) for found in pooled.values()), default=0),
+        "fewest_predictions": FEWEST_FOR_CALIBRATION,
         "n_methods": len(pooled),
     }
 

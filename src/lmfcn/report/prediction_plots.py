@@ -83,6 +83,9 @@ def frequent_confusions(counts: np.ndarray, classes: Sequence[str], most: int = 
 
 _N_BINS = 10
 
+FEWEST_FOR_CALIBRATION, FEWEST_IN_BIN = 100, 10
+"""Fewer predictions show nothing about a calibration; the accuracy of fewer in one bin is mostly chance."""
+
 
 class Reliability(NamedTuple):
     """Images by their confidence: how many (n_bins,), their mean confidence and their accuracy; NaN for none."""
@@ -119,6 +122,8 @@ def reliability(confidences: Sequence[float], correct: Sequence[bool]) -> Reliab
 def reliability_diagram(confidences: Sequence[float], correct: Sequence[bool]) -> Figure:
     """Draw accuracy against confidence in ten bins, and below it how many images are in each.
 
+    Bins of fewer than ten images have no dot.
+
     Parameters
     ----------
     confidences : sequence of float (n,)
@@ -129,7 +134,7 @@ def reliability_diagram(confidences: Sequence[float], correct: Sequence[bool]) -
     found = reliability(confidences, correct)
     figure = new_figure(3.6, 4.0)
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
-    filled = found.counts > 0
+    filled = found.counts >= FEWEST_IN_BIN
     axes.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle="--")
     axes.plot(found.confidence[filled], found.accuracy[filled], "o-", color=TRAIN, markeredgecolor=INK, markersize=6)
     axes.set(xlim=(0, 1.02), ylim=(0, 1.04), ylabel="fraction correct")
@@ -181,8 +186,10 @@ def confusion_pictures(predictions: Mapping[str, PooledPredictions]) -> Iterable
 
 
 def calibration_pictures(predictions: Mapping[str, PooledPredictions]) -> Iterable[MethodPicture]:
-    """Yield a reliability diagram for each method, with its expected calibration error in words."""
+    """Yield a reliability diagram for each method with enough predictions, and its expected calibration error."""
     for method, (_, true, predicted, confidences) in predictions.items():
+        if len(true) < FEWEST_FOR_CALIBRATION:
+            continue
         right = true == predicted
         error = reliability(confidences.tolist(), right.tolist()).error
         sure, share = f"{confidences.mean():.0%}", f"{right.mean():.0%}"

@@ -79,6 +79,11 @@ def read_tensors(path: str | Path, kind: str, *versions: int) -> tuple[dict[str,
     return values, tensors
 
 
+def format_version(path: str | Path) -> int:
+    """Return the version of the layout of a file that `write_tensors` wrote."""
+    return int(_read_header(path, _read_checked(Path(path)))["version"])
+
+
 def _read_checked(path: Path) -> bytes:
     """Read a file, after a check of its first bytes."""
     if path.exists() and not path.is_file():
