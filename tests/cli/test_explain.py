@@ -115,7 +115,8 @@ def labelled(tmp_path_factory):
 def test_audit_finds_a_planted_error(labelled, tmp_path, run):
     code, stdout, stderr = run("audit", labelled, "--quick", "--quiet", "-o", tmp_path / "out")
     assert (code, stderr) == (0, "")
-    assert "36 images, " in stdout
+    assert stdout.startswith("Cross-validated balanced accuracy 0.")
+    assert " of 36 images look" in stdout
     assert "coarse/30.png, labelled coarse: looks like stripes" in stdout
     rows = (tmp_path / "out" / "audit.csv").read_text().splitlines()
     assert len(rows) == 37

@@ -271,3 +271,39 @@ def test_refit_epochs_are_printed_and_can_be_switched_off(command, trees, tmp_pa
     code, _, complaint = command("train", trees, *few, "--refit-epochs", "2")
     assert code == 2
     assert "--refit-epochs must be less than epochs, 2" in complaint
+
+
+@pytest.fixture
+def repeated_trees(trees, tmp_path):
+    """The trees, and a darker copy of each under the same number."""
+    for file in sorted(trees.glob("*/*.png")):
+        folder = tmp_path / "repeated" / file.parent.name
+        folder.mkdir(parents=True, exist_ok=True)
+        with Image.open(file) as picture:
+            picture.save(folder / f"exp1_num_{file.stem}.png")
+            picture.point(lambda value: value // 2 + 20).save(folder / f"exp2_num_{file.stem}.png")
+    return tmp_path / "repeated"
+
+
+def test_near_identical_images_stay_on_one_side_unless_switched_off(command, repeated_trees):
+    arguments = ("train", repeated_trees, "--network", "texture-fcn", "--epochs", "1", "--no-report", "--no-gallery")
+    code, stdout, stderr = command(*arguments)
+    counted = "Images that are the same as another or nearly the same: 40 in 20 groups."
+    assert code == 0
+    assert f"Note: {counted} They stay on one side of every split." in stderr
+    assert "None of the 8 validation images has a near-identical training image." in stdout
+    code, stdout, stderr = command(*arguments, "--split-duplicates")
+    assert f"Note: {counted} They may be on both sides of a split" in stderr
+    assert "of the 8 validation images have a near-identical training image; without them" in stdout
+
+
+def test_groups_of_file_names_stay_together(command, repeated_trees):
+    arguments = ("train", repeated_trees, "--network", "texture-fcn", "--epochs", "1", "--no-report", "--no-gallery")
+    code, stdout, _ = command(*arguments, "--groups-from", r"exp\d+_num_(\d+)", "--json", "--quiet")
+    values = json.loads(stdout)
+    assert code == 0
+    assert values["n_near_identical"] == 40
+    assert values["held_out"]["n_groups"] * 2 <= values["held_out"]["n_images"]
+    code, _, stderr = command(*arguments, "--groups-from", r"(\d+", "--quiet")
+    assert code == 2
+    assert stderr.startswith(r"Error: The pattern '(\d+' for groups is not a regular expression")

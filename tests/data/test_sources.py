@@ -121,3 +121,14 @@ def test_bad_npz_and_unknown_files(tmp_path):
     (tmp_path / "a.docx").write_bytes(b"")
     with pytest.raises(ValueError, match=r"neither a folder nor a \.csv"):
         open_collection(tmp_path / "a.docx")
+
+
+def test_groups_from_file_names(tmp_path):
+    for name in ("a/exp1_num_7.png", "a/exp2_num_8.png", "b/exp3_num_7.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.new("L", (8, 8)).save(tmp_path / name)
+    assert open_collection(tmp_path, group_pattern=r"exp\d+_num_(\d+)").groups.tolist() == ["7", "8", "7"]
+    both = open_collection(tmp_path, group_pattern=r"exp(\d+)_num_(\d+)")
+    assert both.groups.tolist() == ["1-7", "2-8", "3-7"]
+    with pytest.raises(ValueError, match="from a column or from file names, not from both"):
+        open_collection(tmp_path, group_pattern="(a)", group_column="patient")

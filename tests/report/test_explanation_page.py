@@ -79,7 +79,7 @@ def test_the_page_of_an_audit(tmp_path, random):
     latents[20] = latents[19]
     labels = ["a & o"] * 12 + ["b"] * 11 + ["a & o"]
     names = [f"<dir>/{i}.png" for i in range(24)]
-    audited = NamedAudit(audit(latents, labels), names, "By hand.")
+    audited = NamedAudit(audit(latents, labels, near_identical=[(19, 20)]), names, "By hand.")
     audit_report_writer()(audited, ImageCollection(images, labels), "lmfcn audit cloth", tmp_path / "audit.html")
     text = (tmp_path / "audit.html").read_text()
     check_page(text)

@@ -135,14 +135,15 @@ def join_groups(groups: np.ndarray | None, together: Sequence[Group], n_images: 
     >>> join_groups(np.array(["a", "a", "b", "c"]), [(1, 2)], 4).tolist()
     [0, 0, 0, 1]
     """
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
     numbers = np.arange(n_images) if groups is None else np.unique(groups, return_inverse=True)[1].reshape(-1)
     pairs = [(numbers[group[0]], numbers[other]) for group in together for other in group[1:]]
     links = np.array([pair for pair in pairs if pair[0] != pair[1]], dtype=int).reshape(-1, 2)
     if len(links) == 0:
         return groups
+    # Imported only where there is something to join: it takes a while.
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
     n_groups = int(numbers.max()) + 1
     graph = coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(n_groups, n_groups))
     return connected_components(graph, directed=False)[1][numbers].astype(int)

@@ -249,7 +249,8 @@ def _mirrored_maps(model: TextureModel, image: np.ndarray) -> Iterator[tuple[Ten
     with torch.no_grad():
         around = networks.maps(to_batch(mirrored[None], model.device), sides)
         if networks.trunk is not None and networks.keep_trunk:
-            for alone in networks.trunk(to_batch(image[None], model.device)):
+            stages = networks.trunk(to_batch(image[None], model.device))
+            for alone in networks.trunk.feature_maps(stages, networks.average):
                 maps = next(around)
                 is_coarse = min(alone.shape[2:]) < _FEWEST_CELLS
                 yield (alone[0], (0, 0)) if is_coarse else (maps[0], (rows, columns))
