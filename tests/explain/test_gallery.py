@@ -247,3 +247,15 @@ def test_a_gallery_of_a_model_with_a_trunk(tmp_path):
     assert held.nearest(found.latent).tolist() == [3]
     with pytest.raises(ValueError, match="are not the same in the same order"):
         Gallery.of(classifier, X[::-1], y[::-1])
+
+
+def test_pictures_keep_the_shape_of_resized_files(tmp_path, random):
+    for number in range(12):
+        path = tmp_path / ("bark" if number % 2 else "wood") / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (20, 60), dtype=np.uint8)).save(path)
+    images = open_collection(tmp_path).resized(16)
+    assert images.unstretched()[0].shape == (20, 60, 1)
+    assert open_collection(tmp_path).cropped(16).unstretched()[0].shape == (16, 16, 1)
+    found = Gallery.of(quick().fit(images), images)
+    assert {Image.open(io.BytesIO(picture)).size for picture in found.pictures} == {(60, 20)}
