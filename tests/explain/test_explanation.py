@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -136,3 +137,35 @@ def test_wrong_use():
         explain(quick(random_state=1).fit(*three()).model_, image, gallery())
     with pytest.raises(ValueError, match="X has 3 channels"):
         explain(model, np.zeros((16, 16, 3), dtype=np.uint8))
+
+
+def test_decision_values_are_those_of_all_classes_and_the_largest_is_predicted():
+    model, X = fitted().model_, three()[0]
+    for image, row in zip(X[:6], model.decision_function(X[:6]), strict=True):
+        found = explain(model, image)
+        values = dict(zip(map(str, model.classes), row, strict=True))
+        assert found.decision_values == pytest.approx(values, abs=1e-6)
+        assert next(iter(found.decision_values)) == found.label
+        second = sorted(values, key=values.get)[-2]
+        assert found.standing.startswith(f"The largest of all classes; {second} follows with {values[second]:+.3f}.")
+        assert ("below 0" in found.standing) == (found.value < 0)
+        worst = min(values, key=values.get)
+        told = f"Not the largest: {found.label} has {values[found.label]:+.3f}. The class with the largest value is"
+        assert explain(model, image, label=worst).standing == f"{told} predicted."
+
+
+def test_a_negative_value_of_the_predicted_class_is_no_contradiction():
+    found = explain(fitted().model_, three()[0][0])
+    values = {found.label: -0.2, "other": -0.5}
+    weak = replace(found, explained=found.label, value=-0.2, decision_values=values)
+    assert weak.standing == (
+        "The largest of all classes; other follows with -0.500."
+        " A value below 0 is no contradiction: no class stands out, and the largest counts."
+    )
+
+
+def test_two_classes_have_opposite_decision_values(textures):
+    X, y = textures
+    model = quick().fit(X, y).model_
+    value = model.decision_function(X[:1])[0]
+    assert explain(model, X[0]).decision_values == pytest.approx({"0": -value, "1": value}, abs=1e-6)

@@ -264,3 +264,15 @@ def test_a_model_of_other_pixels_has_no_use_for_thumbnails(changes):
     model = copy.deepcopy(fitted().model_)
     model.form = replace(model.form, **changes)
     assert gallery().images_for(model) is None
+
+
+def test_pictures_keep_the_shape_of_resized_files(tmp_path, random):
+    for number in range(12):
+        path = tmp_path / ("bark" if number % 2 else "wood") / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (20, 60), dtype=np.uint8)).save(path)
+    images = open_collection(tmp_path).resized(16)
+    assert images.unstretched()[0].shape == (20, 60, 1)
+    assert open_collection(tmp_path).cropped(16).unstretched()[0].shape == (16, 16, 1)
+    found = Gallery.of(quick().fit(images), images)
+    assert {Image.open(io.BytesIO(picture)).size for picture in found.pictures} == {(60, 20)}
