@@ -187,7 +187,7 @@ def test_a_collection_without_problems(valid_collection):
 
 def test_the_summary_of_a_collection_in_words(valid_collection):
     text = str(valid_collection.summary())
-    assert text.splitlines()[:2] == ["12 images; classes: a (6), b (6)", "sizes: 16x16 (12)"]
+    assert text.splitlines()[:2] == ["12 images; classes: a (6), b (6)", "sizes, width x height: 16x16 (12)"]
     assert "All images of class 'b' are in one group." in text
 
 
@@ -198,10 +198,10 @@ def test_problems_are_named(tmp_path):
     found = inspect(ImageCollection([tmp_path / name for name in ("colour.png", "small.png", "bad.png")], ["a"] * 3))
     assert not found.fit_for_training
     assert found.problems == [
-        "1 files cannot be read; repair or remove them.",
+        "1 file cannot be read; repair or remove them.",
         "There must be at least two classes, but there is 1.",
         "Class 'a' has 2 images; at least 3 are needed.",
-        "Images differ in channels or depth (3 x uint8, 1 x uint8); give color='grey' or 'rgb'.",
+        "Images differ in channels (1, 3); give color='grey' or 'rgb'.",
         "1 images are smaller than 8x8 pixels.",
     ]
 
@@ -219,7 +219,7 @@ def test_duplicates_with_different_labels_and_imbalance(random):
     images = random.integers(0, 255, (40, 16, 16)).astype(np.uint8)
     images[39] = images[0]
     found = inspect(ImageCollection(images, ["many"] * 37 + ["few"] * 3))
-    assert found.duplicates == ["image 0 and image 39 (identical files)"]
+    assert found.duplicates == ["image 0 and image 39 (identical files, different labels: many, few)"]
     assert found.warnings == [
         "The largest class has more than 10 times the images of the smallest.",
         "Images that are the same as another or nearly the same: 2 in 1 group. They stay on one side of every split.",
