@@ -225,7 +225,7 @@ def test_verbose_shows_progress_on_standard_error(textures, capsys):
     shown = capsys.readouterr()
     # One bar over both phases: one round with images held out, one with all.
     assert re.search(r"Training on 2\d images, \d held out: 1/2 epochs, epoch 0: epoch score \d\.\d{3}", shown.err)
-    assert re.search(r"Refit on all 32 images: 2/2 epochs, epoch 1: \d+ support vectors", shown.err)
+    assert re.search(r"Refit on all 32 images: 2/2 epochs, epoch 3: \d+ support vectors", shown.err)
     assert "support vectors" in shown.err
     assert shown.out == ""
 

@@ -76,6 +76,7 @@ _add(serve, "Serve a web page that predicts and explains.")
 _add(map_image, "Map the textures in an image of any size.", "map")
 _add(export, "Write a model as ONNX or torch.export file.")
 _add(info, "Describe a model.")
+_GROUP = typer.main.get_command(app)
 
 
 def _error_message(error: Exception) -> str:
@@ -87,7 +88,7 @@ def _error_message(error: Exception) -> str:
 
 def _known_options() -> set[str]:
     """Return the options of the command that was called."""
-    commands = getattr(typer.main.get_command(app), "commands", {})
+    commands = getattr(_GROUP, "commands", {})
     command = next((commands[argument] for argument in sys.argv[1:] if argument in commands), None)
     return set() if command is None else {name for parameter in command.params for name in parameter.opts}
 

@@ -236,7 +236,7 @@ def test_mixed_sizes_are_compared_as_they_are(folder, random):
     changes = {"random-fcn": {"latent_dim": 4, "widths": (6,)}}
     outcome = outcome_of(request(folder, repeats=1, methods=["LBP", "random-fcn"]), changes)
     assert len(outcome.runs) == 2
-    assert outcome.comparison.data.found.sizes == {"16x16": 20, "24x20": 1}
+    assert outcome.comparison.data.found.sizes == {"16x16": 20, "20x24": 1}  # width x height
 
 
 def test_the_command_is_what_was_asked():

@@ -22,7 +22,7 @@ def demo_folder(tmp_path_factory):
     assert result.returncode == 0, result.stderr
     assert f"Report: {folder}/report.html" in result.stdout.replace("\n", "")
     assert "LMFCN, 16 dimensions" in result.stdout
-    assert "3/3" in result.stderr
+    assert "2/2 epochs" in result.stderr
     return folder
 
 

@@ -1,5 +1,6 @@
 import csv
 import json
+import re
 import subprocess
 import sys
 
@@ -9,6 +10,11 @@ from PIL import Image
 from small_images import save_images
 
 import lmfcn
+
+
+def without_signs_of_life(stderr):
+    """The lines that do not depend on how busy the machine is."""
+    return [line for line in stderr.splitlines() if not re.match(r"(Loading|Predicting)\b.*\d", line)]
 
 
 def test_the_real_command_reads_paths_from_a_pipe(model, trees, tmp_path):
@@ -26,7 +32,7 @@ def test_the_real_command_reads_paths_from_a_pipe(model, trees, tmp_path):
     expected = lmfcn.load(model).predict_proba([str(path) for path in paths[:-2]])
     found = np.array([[float(row["p(bark)"]), float(row["p(wood)"])] for row in rows])
     assert np.allclose(found, expected, atol=1e-5)
-    assert result.stderr.splitlines() == [
+    assert without_signs_of_life(result.stderr) == [
         f"{tmp_path / 'bad.png'}: is not an image of a known format",
         f"{tmp_path / 'missing.png'}: does not exist",
         "20 images predicted, 2 could not be used.",
@@ -36,7 +42,7 @@ def test_the_real_command_reads_paths_from_a_pipe(model, trees, tmp_path):
 def test_a_reader_that_leaves_early_is_no_error(model, trees):
     command = f"yes '{trees}/bark/0.png' | head -400 | '{sys.executable}' -m lmfcn predict '{model}' - | head -1"
     result = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
-    assert (result.stdout, result.stderr) == ("path,label,probability\n", "")
+    assert (result.stdout, without_signs_of_life(result.stderr)) == ("path,label,probability\n", [])
 
 
 def test_json_lines_with_sets_and_rejections(command, model, trees, tmp_path):

@@ -3,6 +3,7 @@
 import base64
 import binascii
 import hashlib
+import warnings
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +15,7 @@ from lmfcn.data.collection import ImageCollection
 from lmfcn.data.framing import NO_PREPROCESSING
 from lmfcn.data.image_files import CollectionError
 from lmfcn.data.image_form import ImageForm, LoadedImages, as_collection, load_any, pixel_format_of
+from lmfcn.data.leaks import LeakWarning
 from lmfcn.data.near_duplicates import group_near, join_groups, pack_hashes, perceptual_hashes
 from lmfcn.data.splits import check_groups, hold_out
 
@@ -195,7 +197,7 @@ def check_training_data(
         check_class_sizes(classes, numbers, smallest=2)
         return TrainingData(classes, form, all_images, None, sizes)
     check_class_sizes(classes, numbers, smallest=3, reason=" (one of them for validation, or validation_fraction=0)")
-    remaining, held_out = _hold_out(all_images, fraction, random, joined=all_images.groups is not groups)
+    remaining, held_out = _hold_out(all_images, groups, fraction, random)
     check_class_sizes(classes, numbers[remaining], smallest=2, reason=" after the validation images are held out")
     return TrainingData(classes, form, all_images.subset(remaining), all_images.subset(held_out), sizes)
 
@@ -208,12 +210,21 @@ def _source_sizes(X: Any, images: LoadedImages) -> np.ndarray:
 
 
 def _hold_out(
-    images: LabelledImages, fraction: float, random: np.random.Generator, *, joined: bool
+    images: LabelledImages, groups: np.ndarray | None, fraction: float, random: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
+    """Hold a part out, near-identical images on one side unless a class has too few different ones."""
     try:
         return hold_out(images.numbers, fraction, random, images.groups)
-    except ValueError as error:
-        raise ValueError(f"{error} {SPLIT_ANYWAY}" if joined else str(error)) from error
+    except ValueError:
+        if images.groups is groups:
+            raise
+    warnings.warn(
+        "Near-identical images are on both sides of the split, because a class has too few different ones to keep them"
+        " together: the accuracy on validation images may be too good.",
+        LeakWarning,
+        stacklevel=2,
+    )
+    return hold_out(images.numbers, fraction, random, groups)
 
 
 def _with_near_duplicates(images: LabelledImages) -> LabelledImages:
