@@ -307,3 +307,22 @@ def test_groups_of_file_names_stay_together(command, repeated_trees):
     code, _, stderr = command(*arguments, "--groups-from", r"(\d+", "--quiet")
     assert code == 2
     assert stderr.startswith(r"Error: The pattern '(\d+' for groups is not a regular expression")
+
+
+def test_the_network_is_chosen_and_told(command, trees, tmp_path):
+    code, _, stderr = command("train", trees, *FAST, "--no-report", "--no-gallery", "--json")
+    assert code == 0
+    assert "Network: texture-fcn, from scratch: the smallest image has a side of" in stderr
+    values = json.loads(command("info", tmp_path / "model.lmfcn", "--json")[1])
+    assert values["network_choice"]["network"] == "texture-fcn"
+    assert values["trunk"] is None
+
+
+def test_networks_that_cannot_be_used(command, trees, tmp_path):
+    code, _, stderr = command("train", trees, *FAST, "--network", "resnet")
+    assert code == 2
+    assert "--network must be one of 'auto', 'texture-fcn'" in stderr
+    code, _, stderr = command("train", trees, *FAST, "--network", "efficientnet-lite0")
+    assert code == 2
+    assert "at least 32x32 pixels" in stderr
+    assert not (tmp_path / "model.lmfcn").exists()
