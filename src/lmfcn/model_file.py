@@ -406,11 +406,11 @@ def _epoch_score(record: dict[str, Any]) -> float | None:
     return scores.get(selected[0])
 
 
-def describe_images(channels: int, pixels: str, frame: Preprocessing) -> str:
+def describe_images(form: ImageForm) -> str:
     """Say what images a model takes, and what it does to files."""
-    words = describe_channels(channels, pixels)
+    frame, words = form.preprocessing, describe_channels(form.channels, form.pixels)
     color = "" if frame.color == "keep" else f", turned {frame.color}"
     if frame.size is None:
-        return f"{words}{color}, of any size from 8x8"
+        return f"{words}{color}, of any size from {form.smallest_side}x{form.smallest_side}"
     done = "scaled to" if frame.fit == "resize" else "cut to the middle"
     return f"{words}{color}, {done} {frame.size[0]}x{frame.size[1]}"

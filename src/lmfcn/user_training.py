@@ -303,7 +303,7 @@ def _with_network(
         device=parameters.get("device", "auto"),
         verbose=parameters.get("verbose", False),
     )
-    announce(f"Network: {choice.reason}")
+    announce(f"Network: {choice.reason} {choice.cost}".rstrip())
     parameters["network"] = choice.network
     if choice.network == TEXTURE_FCN:
         parameters.pop("weights", None)

@@ -52,7 +52,8 @@ def test_the_better_one_is_taken_and_both_scores_are_told():
     assert max(pretrained, scratch) > 0.8
     assert f"on {len(images)} images is {pretrained:.3f} with the pretrained network and" in found.reason
     assert f"{scratch:.3f} from scratch" in found.reason
-    assert found.as_dict()["scores"] == found.scores
+    assert found.cost.startswith("The pretrained network takes about")
+    assert found.as_dict() == {"network": found.network, "reason": found.reason, "scores": found.scores}
     again = choose_network(collection(images, labels), Recipe(), verbose=False)
     assert again.scores == found.scores
 

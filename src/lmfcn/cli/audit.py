@@ -3,7 +3,7 @@
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from typer import Option
@@ -14,6 +14,7 @@ from lmfcn.cli.options import Color, Data, Device, GroupsFrom, Quiet, Size, Spli
 if TYPE_CHECKING:
     from lmfcn.data.collection import ImageCollection
     from lmfcn.explain.audit import NamedAudit
+    from lmfcn.networks.registry import NetworkName
 
 _SHOWN = 10
 
@@ -32,6 +33,9 @@ def audit(
     quick: Annotated[
         bool, Option("--quick", help="Untrained network: seconds instead of minutes, finds less.")
     ] = False,
+    network: Annotated[
+        str, Option(metavar="NAME", help="Network to train: texture-fcn (from scratch) or efficientnet-lite0.")
+    ] = "texture-fcn",
     groups_from: GroupsFrom = None,
     split_duplicates: SplitDuplicates = False,
     device: Device = "auto",
@@ -48,16 +52,24 @@ def audit(
     from lmfcn.data.leaks import KEPT_TOGETHER, MAY_BE_SPLIT, find_duplicates
     from lmfcn.explain.audit import NamedAudit, latents_for_audit, write_audit_table
     from lmfcn.explain.audit import audit as audit_latents
+    from lmfcn.networks.registry import NETWORKS
     from lmfcn.report import audit_report_writer
+    from lmfcn.util.checks import check_choice
     from lmfcn.util.files import create_folder
 
     reuse_freed_memory()
+    check_choice("--network", network, NETWORKS)
     if quick and model is not None:
         raise ValueError("--quick uses an untrained network and --model your own; give only one of them.")
     images = _open_images(data, size, color, groups_from, has_model=model is not None)
     with create_folder(output):
         with CommandConsole(quiet or model is None).show_status(f"Encoding {format_count(len(images), 'image')}"):
-            latents, origin = latents_for_audit(images, model, seed, device, quick=quick, verbose=not quiet)
+            latents, origin = latents_for_audit(
+                *(images, model, seed, device),
+                quick=quick,
+                network=cast("NetworkName", network),
+                verbose=not quiet,
+            )
         duplicates = find_duplicates(images, verbose=not quiet)
         found = audit_latents(
             *(latents, images.labels, images.groups),

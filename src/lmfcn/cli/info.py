@@ -17,7 +17,7 @@ def info(
     loaded, console = load(model, "cpu"), CommandConsole(as_json=as_json)
     n_bytes = model.stat().st_size
     information = {"format_version": format_version(model), **describe_model(loaded)}
-    images = describe_images(loaded.form.channels, loaded.form.pixels, loaded.form.preprocessing)
+    images = describe_images(loaded.form)
     lines = {
         "file": f"{model}, {n_bytes / 1e6:.2f} MB, format version {information['format_version']}",
         "classes": ", ".join(str(label) for label in information["classes"]),

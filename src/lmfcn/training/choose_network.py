@@ -42,15 +42,18 @@ class NetworkChoice:
         A sentence for the user.
     scores : dict of float, or None
         Cross-validated balanced accuracy by network, before any training; None if nothing was compared.
+    cost : str
+        A sentence about the time that it takes; empty if that was not measured.
     """
 
     network: str
     reason: str
     scores: dict[str, float] | None = None
+    cost: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the values for the record of a model."""
-        return vars(self)
+        """Return the values for the record of a model, without those that the clock decides."""
+        return {"network": self.network, "reason": self.reason, "scores": self.scores}
 
 
 def choose_network(
@@ -89,10 +92,10 @@ def choose_network(
     kind = "pretrained" if best == EFFICIENTNET_LITE0 else "from scratch"
     reason = (
         f"{best}, {kind}: before training, cross-validated balanced accuracy on {len(chosen)} images is"
-        f" {pretrained:.3f} with the pretrained network and {scratch:.3f} from scratch (the pretrained one takes about"
-        f" {seconds * len(images):.0f} s to describe all {len(images)} images)."
+        f" {pretrained:.3f} with the pretrained network and {scratch:.3f} from scratch."
     )
-    return NetworkChoice(best, reason, scores)
+    cost = f"The pretrained network takes about {seconds * len(images):.0f} s to describe all {len(images)} images."
+    return NetworkChoice(best, reason, scores, cost)
 
 
 def _obstacle(images: ImageCollection, recipe: Recipe, weights: Any) -> str | None:
