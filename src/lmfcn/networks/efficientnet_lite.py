@@ -42,9 +42,10 @@ class SameConvolution(nn.Conv2d):
     """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> None:
-        super().__init__(inputs, outputs, kernel, stride, groups=groups, device="meta")
         before, after = (kernel - stride) // 2, (kernel - stride + 1) // 2
-        self.zeros = [before, after, before, after] if kernel > 1 else None
+        even = before == after  # then the convolution pads by itself, which is faster
+        super().__init__(inputs, outputs, kernel, stride, before if even else 0, groups=groups, device="meta")
+        self.zeros = None if even else [before, after, before, after]
 
     def forward(self, maps: Tensor) -> Tensor:
         """Return maps (b, outputs, h / stride, w / stride) of maps (b, inputs, h, w)."""
