@@ -142,7 +142,7 @@ class Networks(nn.Module):
                 yield from self.trunk.feature_maps(stages, self.average)
             batch = self.trunk.trained_maps(stages)
         for network in self.members:
-            yield from network.maps(batch)  # type: ignore[operator]
+            yield from network.maps(batch, self.average)  # type: ignore[operator]
 
     @property
     def n_latents(self) -> int:

@@ -24,6 +24,9 @@ KIND = "lmfcn model"
 VERSION = 3
 VERSION_WITH_TRUNK = 4
 """Of files with a frozen network, which earlier versions of lmfcn cannot read."""
+VERSION_WITH_SCALES = 5
+"""Of files whose networks reduce their images, or have standard deviations of maps among their latents."""
+_LARGEST_REDUCTION = 2**10
 _LARGEST_COUNT = 10**6
 _LARGEST_SIDE = 2**14
 _LABEL_TYPES: dict[str, tuple[type, ...]] = {"i": (int,), "u": (int,), "f": (float,), "b": (bool,), "U": (str,)}
@@ -41,6 +44,8 @@ def save(model: TextureModel, path: str | Path) -> None:
             "latent_dim": first.latent_dim,
             "widths": list(first.widths),
             "pooling": [network.pooling for network in networks],
+            "deviations": [network.deviations for network in networks],
+            "reduction": [network.reduction for network in networks],
         },
         "gamma": model.gamma,
         "classes": _describe_classes(model.classes),
@@ -63,13 +68,20 @@ def save(model: TextureModel, path: str | Path) -> None:
             for name, tensor in network.state_dict().items()
         }
     if trunk is None:
-        write_tensors(path, KIND, VERSION, values, tensors)
+        write_tensors(path, KIND, _version(model), values, tensors)
         return
     values["trunk"] = _describe_trunk(trunk, keep=model.networks.keep_trunk)
     tensors["trunk.map_std"] = trunk.map_std
     if isinstance(trunk.network, EfficientNetLite0):
         tensors |= {f"trunk.{name}": _compact(tensor) for name, tensor in trunk.network.state_dict().items()}
-    write_tensors(path, KIND, VERSION_WITH_TRUNK, values, tensors)
+    write_tensors(path, KIND, _version(model), values, tensors)
+
+
+def _version(model: TextureModel) -> int:
+    """Return the earliest version of the format that knows everything in a model."""
+    if any(network.deviations or network.reduction != 1 for network in model.members):
+        return VERSION_WITH_SCALES
+    return VERSION if model.trunk is None else VERSION_WITH_TRUNK
 
 
 def _describe_trunk(trunk: Trunk, *, keep: bool) -> dict[str, Any]:
@@ -111,7 +123,7 @@ def load(path: str | Path, device: str | torch.device = "auto", *, network: nn.M
     lmfcn.util.tensor_files.FileError
     """
     there = check_device(device)
-    values, tensors = read_tensors(path, KIND, VERSION, VERSION_WITH_TRUNK)
+    values, tensors = read_tensors(path, KIND, VERSION, VERSION_WITH_TRUNK, VERSION_WITH_SCALES)
     try:
         model = _build(values, tensors, network)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError, MemoryError) as error:
@@ -207,11 +219,20 @@ def _read_calibration(values: dict[str, Any], true_probabilities: Tensor) -> Cal
     )
 
 
-def _read_poolings(shape: dict[str, Any], count: int) -> list[str]:
+def _read_kinds(shape: dict[str, Any], count: int) -> list[dict[str, Any]]:
+    """Return how each network pools its maps and reduces its images; files up to version 4 say only the first."""
     poolings = shape["pooling"]
-    if not isinstance(poolings, list) or len(poolings) != count or not all(pooling in POOLING for pooling in poolings):
-        raise ValueError(f"it asks for an unknown pooling, {poolings!r:.40}")
-    return poolings
+    deviations, reductions = shape.get("deviations", [False] * count), shape.get("reduction", [1] * count)
+    for values in (poolings, deviations, reductions):
+        if not isinstance(values, list) or len(values) != count:
+            raise ValueError("it does not describe each of its networks")
+    if not all(pooling in POOLING for pooling in poolings) or not all(type(value) is bool for value in deviations):
+        raise ValueError(f"it asks for an unknown pooling, {poolings!r:.40}, {deviations!r:.40}")
+    factors = [_count("reduction", factor, largest=_LARGEST_REDUCTION) for factor in reductions]
+    return [
+        {"pooling": pooling, "deviations": deviation, "reduction": factor}
+        for pooling, deviation, factor in zip(poolings, deviations, factors, strict=True)
+    ]
 
 
 def _read_networks(shape: dict[str, Any], tensors: dict[str, Tensor]) -> list[TextureFCN]:
@@ -220,13 +241,13 @@ def _read_networks(shape: dict[str, Any], tensors: dict[str, Tensor]) -> list[Te
     count = _count("count", shape["count"])
     expected = _weight_shapes(in_channels, latent_dim, widths)
     networks = []
-    for number, pooling in zip(range(count), _read_poolings(shape, count), strict=True):
+    for number, kind in zip(range(count), _read_kinds(shape, count), strict=True):
         prefix = f"network-{number}."
         weights = {name.removeprefix(prefix): tensors.pop(name) for name in list(tensors) if name.startswith(prefix)}
         # Compared before anything is built, so that a lie about sizes cannot ask for memory.
         if {name: tuple(weight.shape) for name, weight in weights.items()} != expected:
             raise ValueError(f"the weights of network {number} do not have the shapes that it describes")
-        network = TextureFCN(in_channels, latent_dim, widths, pooling=pooling)
+        network = TextureFCN(in_channels, latent_dim, widths, **kind)
         network.load_state_dict(weights)
         if any(bool((buffer < 0).any()) for name, buffer in network.named_buffers() if name.endswith("running_var")):
             raise ValueError(f"network {number} has a negative variance")

@@ -14,9 +14,16 @@ from lmfcn.util.checks import check_choice, check_integer, check_positive, check
 Strategy = Literal["joint", "one-vs-all"]
 RecipeName = Literal["default", "paper"]
 
-EPOCHS, EPOCHS_ONE_VS_ALL = 15, 10
+EPOCHS = 6
+WHOLE_BATCH_EPOCHS, WHOLE_BATCH_EPOCHS_ONE_VS_ALL = 15, 10
+"""With one optimiser step on all images per epoch, as in the paper, it takes more of them."""
 REFIT_SHARE = 7 / 15
 """Of the epochs, the share that also learns from the validation images."""
+
+IMAGES_PER_EPOCH = 1500
+"""Of all passes together: on few images, it takes more passes for as many optimiser steps."""
+FEWEST_PASSES, MOST_PASSES = 4, 12
+SMALLEST_CROP = 16
 
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "strategy": ("joint", "one-vs-all"),
@@ -30,8 +37,18 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "optimizer": ("adamw", "adadelta"),
     "precision": ("auto", "float32", "bfloat16"),
 }
-_SWITCHES = ("keep_untrained", "standardize", "balanced", "fallback_anchors", "whiten", "refit", "split_duplicates")
-_SMALLEST = {"latent_dim": 1, "passes": 1, "sv_close": 0, "wr_close": 0, "sh_close": 0}
+_SWITCHES = (
+    "deviations",
+    "fixed_first",
+    "keep_untrained",
+    "standardize",
+    "balanced",
+    "fallback_anchors",
+    "whiten",
+    "refit",
+    "split_duplicates",
+)
+_SMALLEST = {"latent_dim": 1, "scales": 1, "sv_close": 0, "wr_close": 0, "sh_close": 0}
 _POSITIVE = ("C", "gamma_factor", "contrast_scale", "learning_rate", "final_rate", "head_rate")
 _NOT_NEGATIVE = ("anchor_weight", "head_weight", "weight_decay", "prior_shift")
 
@@ -52,16 +69,29 @@ class Recipe:
     first_filters : {"decorrelated", "random"}, default="decorrelated"
         Initial filters of the first layer: all random, as in the paper, or half of them random in the space in which
         neighbouring pixels of the training images are uncorrelated. No labels are used.
+    fixed_first : bool, default=True
+        Whether the first layer stays as it starts, which halves the time of training. It learns with a `batch_size` of
+        "all", or on the maps of a frozen network.
+    deviations : bool, default=True
+        Whether latents hold the standard deviations of the feature maps beside their means. They see what is rare in an
+        image, a crack or a hole, which hardly changes a mean.
+    scales : int, default=3
+        At how many scales the untrained network describes an image, each half of the one before: the first is the image
+        itself (very large images are reduced first), the last has a shorter side of at least 32 pixels.
+    crop_size : "auto", None or int, default="auto"
+        What the back-propagated images show: whole images, reduced to about 64 pixels by a power of 2 (None), or random
+        crops of so many pixels of the images themselves. "auto" compares both on the training images before training.
     keep_untrained : bool, default=True
         Whether the final SVM also sees the untrained network: the means of the maps of all its layers. The model then
         contains that network too.
     strategy : {"joint", "one-vs-all"}, default="joint"
         With more than two classes: one network for all classes, or the paper's one network per class.
     epochs : int or "auto", default="auto"
-        Epochs per network, refit epochs included. "auto" is 15, or 10 with one network per class.
+        Epochs per network, refit epochs included. "auto" is 6; with a `batch_size` of "all", one step per epoch, it is
+        15, or 10 with one network per class.
     refit_epochs : int or "auto", default="auto"
         How many of the epochs, the last ones, also learn from the validation images, after these have selected the
-        epoch to go on from and the calibration. "auto" is 7 of 15, or 0 without `refit`.
+        epoch to go on from and the calibration. "auto" is 3 of 6, or 0 without `refit`.
     epoch_selection : {"one-se", "best"}, default="one-se"
         Which epoch counts: the latest whose validation balanced accuracy is within one standard error of the best, or
         the first of the best, as in the paper. Without validation images it is the last one.
@@ -106,8 +136,9 @@ class Recipe:
         quarter turns of a square, or not at all. Use "none" if mirror images belong to different classes.
     batch_size : int or "all", default=32
         Images per optimiser step; "all" is one step on all of them, as in the paper.
-    passes : int, default=8
-        Passes over the back-propagated images per epoch.
+    passes : int or "auto", default="auto"
+        Passes over the back-propagated images per epoch. "auto" is 1500 divided by the number of training images, from
+        4 to 12: few images need more passes for as many optimiser steps.
     optimizer : {"adamw", "adadelta"}, default="adamw"
     learning_rate : float, default=0.001
         Learning rate of the first epoch; it starts anew in the refit epochs.
@@ -137,6 +168,10 @@ class Recipe:
     latent_dim: int = 64
     widths: tuple[int, ...] = (64, 128)
     first_filters: Literal["decorrelated", "random"] = "decorrelated"
+    fixed_first: bool = True
+    deviations: bool = True
+    scales: int = 3
+    crop_size: int | Literal["auto"] | None = "auto"
     keep_untrained: bool = True
     strategy: Strategy = "joint"
     epochs: int | Literal["auto"] = "auto"
@@ -162,7 +197,7 @@ class Recipe:
     head_rate: float = 10.0
     augmentation: Literal["none", "flips", "dihedral"] = "flips"
     batch_size: int | Literal["all"] = 32
-    passes: int = 8
+    passes: int | Literal["auto"] = "auto"
     optimizer: Literal["adamw", "adadelta"] = "adamw"
     learning_rate: float = 1e-3
     final_rate: float = 0.1
@@ -184,6 +219,10 @@ class Recipe:
             latent_dim=16,
             widths=(64, 128),
             first_filters="random",
+            fixed_first=False,
+            deviations=False,
+            scales=1,
+            crop_size=None,
             keep_untrained=False,
             strategy="one-vs-all",
             epochs="auto",
@@ -226,21 +265,36 @@ class Recipe:
         """`refit_epochs` as a number."""
         return _resolved(self.refit_epochs, "refit_epochs")
 
-    def for_data(self, n_classes: int, *, has_validation: bool) -> "Recipe":
-        """Return the recipe with every "auto" resolved for these data.
+    @property
+    def n_passes(self) -> int:
+        """`passes` as a number."""
+        return _resolved(self.passes, "passes")
+
+    def for_data(self, n_classes: int, n_images: int, *, has_validation: bool) -> "Recipe":
+        """Return the recipe with every "auto" but that of `crop_size` resolved for these data.
 
         Two classes need one network, whatever the strategy. Without validation images there is nothing to refit on.
+        `n_images` counts the training images.
         """
         strategy = self.strategy if n_classes > 2 else "joint"
         epochs = self.epochs
         if epochs == "auto":
-            epochs = EPOCHS_ONE_VS_ALL if strategy == "one-vs-all" else EPOCHS
+            epochs = _usual_epochs(strategy, self.batch_size)
         refit_epochs = self.refit_epochs
         if refit_epochs == "auto":
             refit_epochs = round(epochs * REFIT_SHARE) if self.refit else 0
         if not has_validation:
             refit_epochs = 0
-        return replace(self, strategy=strategy, epochs=epochs, refit_epochs=refit_epochs)
+        passes = self.passes
+        if passes == "auto":
+            passes = min(max(round(IMAGES_PER_EPOCH / n_images), FEWEST_PASSES), MOST_PASSES)
+        return replace(self, strategy=strategy, epochs=epochs, refit_epochs=refit_epochs, passes=passes)
+
+
+def _usual_epochs(strategy: Strategy, batch_size: int | str) -> int:
+    if batch_size != "all":
+        return EPOCHS
+    return WHOLE_BATCH_EPOCHS_ONE_VS_ALL if strategy == "one-vs-all" else WHOLE_BATCH_EPOCHS
 
 
 RECIPES = {"default": Recipe, "paper": Recipe.paper}
@@ -293,6 +347,10 @@ def _check_values(recipe: Recipe) -> None:
         check_choice(name, getattr(recipe, name), (True, False))
     if recipe.batch_size != "all":
         check_integer("batch_size", recipe.batch_size, smallest=1)
+    if recipe.passes != "auto":
+        check_integer("passes", recipe.passes, smallest=1)
+    if recipe.crop_size not in ("auto", None):
+        check_integer("crop_size", recipe.crop_size, smallest=SMALLEST_CROP)
     if recipe.gamma != "scale":
         check_positive("gamma", recipe.gamma)
 

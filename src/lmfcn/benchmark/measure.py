@@ -120,14 +120,20 @@ def _rule_values(rule: SVMCandidate) -> dict[str, Any]:
     return {name: value for name, value in asdict(rule).items() if (name, value) != ("shrinkage", SHRINKAGE)}
 
 
+_LATER_CHOICES = [("fixed_first", False), ("deviations", False), ("scales", 1), ("crop_size", None)]
+"""Values of a recipe that there was no choice about when the first digests were made."""
+
+
 def _lmfcn_parameters(estimator: LMFCNClassifier) -> dict[str, Any]:
     """Return the parameters that decide about the result, in the form that the first digests were made of."""
     recipe = estimator.recipe_with_overrides()
-    values = asdict(recipe.for_data(2, has_validation=True))
+    values = {**asdict(recipe.for_data(2, n_images=1, has_validation=True)), "passes": recipe.passes}
     others = ("class_weight", "validation_fraction", "image_shape")
     return {
         **{
-            name: value for name, value in values.items() if name not in ("balanced", "prior_shift", "split_duplicates")
+            name: value
+            for name, value in values.items()
+            if name not in ("balanced", "prior_shift", "split_duplicates") and (name, value) not in _LATER_CHOICES
         },
         **{name: getattr(estimator, name) for name in others},
         "strategy": recipe.strategy,

@@ -160,7 +160,13 @@ def encoding_batch(network: nn.Module, images: Images, device: torch.device) -> 
     # The first convolution works on whole images; behind it they are a quarter of the size or less.
     filters = next((layer.out_channels for layer in network.modules() if isinstance(layer, nn.Conv2d)), 1)
     room = _ACTIVATION_BYTES if device.type == "cpu" else _ACTIVATION_BYTES_ACCELERATOR
-    return max(1, min(_MOST_IMAGES, room // (4 * filters * largest_image(images))))
+    pixels = largest_image(images) // _reduction(network) ** 2
+    return max(1, min(_MOST_IMAGES, room // (4 * filters * max(1, pixels))))
+
+
+def _reduction(network: nn.Module) -> int:
+    """Return the least factor by which a network, or one of several, reduces its images."""
+    return min(getattr(member, "reduction", 1) for member in getattr(network, "members", [network]))
 
 
 def largest_image(images: Images) -> int:
@@ -223,19 +229,19 @@ def refresh_and_encode(network: "TextureFCN", images: Images, device: torch.devi
     dtype = next(network.parameters()).dtype
 
     def pixels() -> Iterable[Tensor]:
-        return (to_batch(take(images, part), device).to(dtype) for part in parts)
+        return (network.reduce(to_batch(take(images, part), device)).to(dtype) for part in parts)
 
     network.eval()
     with torch.no_grad():
         if len(chosen) > n_kept:
             _refresh_layer_by_layer(network, pixels, shares)
             return encode(network, images, device)
-        maps, averages = pixels(), []
+        maps, blocks = pixels(), []
         for convolution, norm, pool in network.blocks():
             maps = _refresh_block(convolution, norm, pool, maps, shares)
-            averages.append(torch.cat([network.average(batch) for batch in maps]))
+            blocks.append(torch.cat([network.block_latents(batch) for batch in maps]))
         latents = torch.empty(len(images), network.n_latents, dtype=dtype, device=device)
-        latents[np.concatenate(parts)] = network.join(averages).to(dtype)
+        latents[np.concatenate(parts)] = network.join(blocks).to(dtype)
     others = np.setdiff1d(np.arange(len(images)), chosen)
     if len(others):
         latents[others] = encode(network, images, device, others)
@@ -297,7 +303,7 @@ def mean_and_variance(maps: Tensor) -> tuple[Tensor, Tensor]:
 
 def _maps_in_memory(network: "TextureFCN", images: Images) -> int:
     """Return of how many images all maps of a layer may be kept."""
-    pixels, most_values = largest_image(images), 1
+    pixels, most_values = largest_image(images) // network.reduction**2, 1
     for convolution, _, pool in network.blocks():
         pixels //= 1 if isinstance(pool, nn.Identity) else 4
         most_values = max(most_values, convolution.out_channels * pixels)

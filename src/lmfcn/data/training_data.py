@@ -85,13 +85,15 @@ def unpack_digests(text: Any) -> set[bytes]:
 class LabelledImages:
     """Images (n, h, w, c) with their class numbers (n,), their groups (n,) or None, and their positions (n,) in X.
 
-    The positions of validation images that were given separately follow those of X.
+    The positions of validation images that were given separately follow those of X. If `images` are only parts of
+    larger ones, `whole` are these.
     """
 
     images: LoadedImages
     numbers: np.ndarray
     groups: np.ndarray | None
     positions: np.ndarray
+    whole: LoadedImages | None = None
 
     def __len__(self) -> int:
         return len(self.numbers)

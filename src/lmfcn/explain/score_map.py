@@ -265,7 +265,7 @@ def _margins(model: TextureModel, height: int, width: int) -> tuple[tuple[int, i
     cells stay where they are. A trunk sees the whole image; its margin is one of its steps.
     """
     if model.trunk is None:
-        margin = max(_MARGIN * 2 ** len(network.widths) for network in model.members)
+        margin = max(_MARGIN * 2 ** len(network.widths) * network.reduction for network in model.members)
         return (margin, margin), None
     trunk = model.trunk
     sides = trunk.input_sides(height, width)

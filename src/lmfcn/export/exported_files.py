@@ -219,6 +219,9 @@ def fingerprint(model: TextureModel) -> str:
         sides = (trunk.input_size, trunk.step, trunk.trained_stage, model.networks.keep_trunk)
         scale = (trunk.low, trunk.high, trunk.pixel_mean.flatten().tolist(), trunk.pixel_std.flatten().tolist())
         digest.update(repr((trunk.name, sides, scale)).encode())
+    kinds = [(network.pooling, network.deviations, network.reduction) for network in model.members]
+    if any(kind[1:] != (False, 1) for kind in kinds):  # others keep the fingerprints that they always had
+        digest.update(repr(kinds).encode())
     for name, tensor in model.state_dict().items():
         digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -7,7 +7,7 @@ behind a frozen one. `window_sums` adds up what one piece of the image contribut
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, NamedTuple, cast
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from lmfcn.compute.encode import fold_batch_norm, to_batch
+from lmfcn.compute.moments import standard_deviation
 from lmfcn.maps.windows import CORNERS, END, START, STRIPS, Corner, Places, WindowMaps, window_maps
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.method.network import TextureFCN
@@ -372,18 +373,39 @@ class FCNMapper(Mapper):
         super().__init__(decision, inverse_temperature, sum(network.n_latents for network in networks))
         self._networks = [cast("TextureFCN", fold_batch_norm(network)) for network in networks]
         self._depth = len(networks[0].widths)
+        self._reduction = max(network.reduction for network in networks)
 
     def grid(self, size: tuple[int, int], window: int, stride: int) -> MapGrid:
         """Return the grid of windows in an image of some height and width; refuse sizes that do not fit."""
-        step = 2**self._depth
         # A convolution reaches one position further, and so does the pooling after a hidden one.
-        reach = sum(2 * 2**block for block in range(self._depth)) + step
-        return MapGrid(*size, window, stride, step, reach)
+        reach = sum(2 * 2**block for block in range(self._depth)) + 2**self._depth
+        return MapGrid(*size, window, stride, self._step, reach * self._reduction)
 
     def default_window(self, size: tuple[int, int] | None) -> int:
         """Return the side of windows for a model whose training images had this size; 64 if they had several."""
-        step = 2**self._depth
-        return USUAL_WINDOW if size is None else max(1, min(size) // step) * step
+        if size is None:
+            return max(USUAL_WINDOW, self._step)
+        return max(1, min(size) // self._step) * self._step
+
+    @property
+    def _step(self) -> int:
+        """Pixels between neighbouring positions of the coarsest maps."""
+        return 2**self._depth * self._reduction
+
+    def _predict(self, latents: Tensor) -> np.ndarray:
+        return super()._predict(with_deviations(latents, self._squared_parts()))
+
+    def _squared_parts(self) -> Iterator[tuple[int, int]]:
+        """Go through the maps that are followed by their squares: the first latent, and how many there are."""
+        start = 0
+        for network in self._networks:
+            if not network.deviations:
+                start += network.n_latents
+                continue
+            widths = [*network.widths, network.latent_dim] if network.pooling == "all" else [network.latent_dim]
+            for width in widths:
+                yield start, width
+                start += 2 * width
 
     def _patch_sums(self, batch: Tensor, grid: MapGrid, patch: Box) -> Iterator[tuple[Box, Tensor]]:
         """Yield the windows to whose latents a patch adds, and what it adds (rows, columns, phi)."""
@@ -398,6 +420,23 @@ class FCNMapper(Mapper):
         for row_kind, column_kind in layers[0]:
             (top, bottom), (left, right) = rows.windows[row_kind], columns.windows[column_kind]
             yield Box(top, left, bottom, right), torch.cat([sums[row_kind, column_kind] for sums in layers], dim=2)
+
+
+def with_deviations(means: Tensor, parts: Iterable[tuple[int, int]]) -> Tensor:
+    """Return latents (..., phi) of means over windows, with standard deviations in place of means of squares.
+
+    Parameters
+    ----------
+    means : Tensor (..., phi)
+    parts : iterable of (start, n_channels)
+        Where means start that are followed by as many means of squares.
+    """
+    latents = means.clone()
+    for start, n_channels in parts:
+        mean, squares = means[..., start : start + 2 * n_channels].split(n_channels, dim=-1)
+        variances = (squares - mean.square()).clamp(min=0)
+        latents[..., start + n_channels : start + 2 * n_channels] = variances / standard_deviation(variances)
+    return latents
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from lmfcn.compute.encode import fold_batch_norm
-from lmfcn.maps.texture_map import USUAL_WINDOW, Box, MapGrid, Mapper
+from lmfcn.maps.texture_map import USUAL_WINDOW, Box, MapGrid, Mapper, with_deviations
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.method.network import TextureFCN
 from lmfcn.model import Networks
-from lmfcn.networks.trunk import SMALLEST_SIDE, Trunk, standard_deviation
+from lmfcn.networks.trunk import SMALLEST_SIDE, Trunk
 
 HALO = 0.5
 """Surroundings on every side of a patch, in windows."""
@@ -137,20 +137,24 @@ class TrunkMapper(Mapper):
             yield maps.square()
         trained = self._trunk.trained_maps(stages)
         for network in self._members:
-            yield from network.maps(trained)
+            for maps in network.block_maps(trained):
+                yield maps
+                if network.deviations:
+                    yield maps.square()
 
     def _predict(self, latents: Tensor) -> np.ndarray:
-        return super()._predict(self._with_deviations(latents) if self._keep_trunk else latents)
+        return super()._predict(with_deviations(latents, self._squared_parts()))
 
-    def _with_deviations(self, means: Tensor) -> Tensor:
-        """Return latents (..., phi) of means over windows, with standard deviations in place of means of squares."""
-        latents, start = means.clone(), 0
-        for n_channels in self._trunk.stage_channels:
-            mean, squares = means[..., start : start + 2 * n_channels].split(n_channels, dim=-1)
-            variances = (squares - mean.square()).clamp(min=0)
+    def _squared_parts(self) -> Iterator[tuple[int, int]]:
+        """Go through the maps that are followed by their squares: the first latent, and how many there are."""
+        start = 0
+        for n_channels in self._trunk.stage_channels if self._keep_trunk else ():
+            yield start, n_channels
             start += 2 * n_channels
-            latents[..., start - n_channels : start] = variances / standard_deviation(variances)
-        return latents
+        for network in self._members:
+            if network.deviations:
+                yield start, network.latent_dim
+            start += network.n_latents
 
 
 def overlaps(

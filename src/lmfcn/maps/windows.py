@@ -12,7 +12,7 @@ A *position* counts along an axis of a feature map. A side is *felt* at the posi
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 import torch
@@ -107,6 +107,12 @@ class WindowMaps:
                 torch.neg(line, out=deviations[number])
         return deviations
 
+    def squared(self) -> "WindowMaps":
+        """Return the squares of all maps."""
+        strips = {key: strip.square() for key, strip in self.strips.items()}
+        corners = {key: corner.square() for key, corner in self.corners.items()}
+        return replace(self, shared=self.shared.square(), strips=strips, corners=corners)
+
     def with_margin(self) -> "WindowMaps":
         """Return the same with zero padding around shared maps and at the ends of strips."""
         strips = {key: pad(strip, (0, 0, 0, 0, 1, 1)) for key, strip in self.strips.items()}
@@ -115,7 +121,9 @@ class WindowMaps:
 
 
 def window_maps(network: TextureFCN, batch: Tensor, rows: Places, columns: Places) -> Iterator[WindowMaps]:
-    """Yield the feature maps whose means are the latents, for all windows in one image.
+    """Yield the feature maps whose means are in the latents, for all windows in one image.
+
+    Where latents also hold standard deviations, every map is followed by its squares.
 
     Parameters
     ----------
@@ -123,8 +131,16 @@ def window_maps(network: TextureFCN, batch: Tensor, rows: Places, columns: Place
         With batch normalisation folded into the convolutions.
     batch : Tensor (1, channels, height, width)
     rows, columns : Places
+        Multiples of the factor by which the network reduces its images.
     """
-    maps = _maps_of_pixels(batch, (rows, columns))
+    for maps in _block_maps(network, batch, rows, columns):
+        yield maps
+        if network.deviations:
+            yield maps.squared()
+
+
+def _block_maps(network: TextureFCN, batch: Tensor, rows: Places, columns: Places) -> Iterator[WindowMaps]:
+    maps = _maps_of_pixels(network.reduce(batch), (rows, columns), network.reduction)
     for layer in network.features:
         if isinstance(layer, nn.Conv2d):
             maps = _convolve(maps, layer)
@@ -139,8 +155,8 @@ def window_maps(network: TextureFCN, batch: Tensor, rows: Places, columns: Place
         yield maps
 
 
-def _maps_of_pixels(batch: Tensor, places: tuple[Places, Places]) -> WindowMaps:
-    """Return pixels as maps, at which no side is felt yet."""
+def _maps_of_pixels(batch: Tensor, places: tuple[Places, Places], step: int) -> WindowMaps:
+    """Return pixels, of which one is as large as `step` pixels of the image, as maps at which no side is felt yet."""
     pixels = batch[0].permute(1, 2, 0)
     height, width, channels = pixels.shape
     counts = [{side: len(axis[side]) for side in SIDES} for axis in places]
@@ -149,7 +165,7 @@ def _maps_of_pixels(batch: Tensor, places: tuple[Places, Places]) -> WindowMaps:
         for axis, side in STRIPS
     }
     corners = {sides: pixels.new_empty(0, 0, counts[0][sides[0]], counts[1][sides[1]], channels) for sides in CORNERS}
-    return WindowMaps(pixels, strips, corners, 1, {START: 0, END: 0}, places)
+    return WindowMaps(pixels, strips, corners, step, {START: 0, END: 0}, places)
 
 
 def _convolve(before: WindowMaps, layer: nn.Conv2d) -> WindowMaps:

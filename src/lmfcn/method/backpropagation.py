@@ -1,7 +1,7 @@
 """Step 5: move the chosen images towards, or away from, their fixed anchors."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ class Descent:
     """The optimiser of one training, with its learning rate over the epochs and its order of images.
 
     `labels` (n,) are the classes of all training images. A batch of "all" whose maps would take more than `map_bytes`
-    is computed in pieces.
+    is computed in pieces. With a `crop_size`, random crops of so many pixels are shown and not whole images.
     """
 
     def __init__(
@@ -64,8 +64,10 @@ class Descent:
         recipe: Recipe,
         generator: torch.Generator,
         map_bytes: int = MAP_BYTES,
+        crop_size: int | None = None,
     ) -> None:
         self.network = network
+        self.crop_size = crop_size
         self.labels = labels
         self.recipe = recipe
         self.generator = generator
@@ -73,7 +75,8 @@ class Descent:
         self.bfloat16 = uses_bfloat16(recipe.precision)
         self.head = Head(network.n_latents, labels) if recipe.head_weight else None
         rate, decay = recipe.learning_rate, recipe.weight_decay
-        weights: list[dict[str, Any]] = [{"params": list(network.parameters()), "factor": 1.0}]
+        learnt = [weight for weight in network.parameters() if weight.requires_grad]
+        weights: list[dict[str, Any]] = [{"params": learnt, "factor": 1.0}]
         if self.head is not None:
             weights.append({"params": list(self.head.parameters()), "factor": recipe.head_rate})
         self.optimizer: torch.optim.Optimizer
@@ -114,7 +117,7 @@ class Descent:
             loss.backward()
             self.optimizer.step()
             n_images += len(batch)
-            batch_done(n_offered / (self.recipe.passes * len(moved)))
+            batch_done(n_offered / (self.recipe.n_passes * len(moved)))
         return n_images
 
     def moved(self, space: LatentSpace) -> Tensor:
@@ -148,9 +151,17 @@ class Descent:
                         return augmentation.apply(to_batch(take(images, batch[part]), device), part)
 
                     return latents_in_pieces(self.network, pixels, len(batch), n_fitting)
-            shown = augment(to_batch(take(images, batch), device), self.recipe.augmentation, self.generator)
+            shown = augment(to_batch(self._shown(images, batch), device), self.recipe.augmentation, self.generator)
             latents: Tensor = self.network(shown)
             return latents
+
+    def _shown(self, images: Images, batch: np.ndarray) -> np.ndarray:
+        """Return the pixels (b, h, w, c) of a batch: whole images of one size, or a random crop of each."""
+        if self.crop_size is None:
+            return take(images, batch)
+        return random_crops(
+            (take(images, batch[i : i + 1])[0] for i in range(len(batch))), self.crop_size, self.generator
+        )
 
     def _loss(self, latents: Tensor, images: Tensor, space: LatentSpace) -> Tensor:
         loss = latents.new_zeros(())
@@ -164,8 +175,12 @@ class Descent:
 
     def _batches(self, images: Images, moved: np.ndarray) -> Iterator[np.ndarray]:
         size = len(moved) if self.recipe.batch_size == "all" else self.recipe.batch_size
-        for _ in range(self.recipe.passes if len(moved) else 0):
-            yield from shuffled_batches(images, moved, size, self.generator)
+        for _ in range(self.recipe.n_passes if len(moved) else 0):
+            if self.crop_size is None:
+                yield from shuffled_batches(images, moved, size, self.generator)
+            else:  # crops have one size, whatever the images have
+                order = torch.randperm(len(moved), generator=self.generator).numpy()
+                yield from np.array_split(moved[order], -(-len(moved) // size))
 
 
 class Augmentation:
@@ -201,6 +216,26 @@ def augment(pixels: Tensor, kind: str, generator: torch.Generator) -> Tensor:
     """Flip each image of a batch (b, c, h, w) at random, as `Augmentation` says."""
     square = pixels.shape[2] == pixels.shape[3]
     return Augmentation(len(pixels), kind, generator, square=square).apply(pixels)
+
+
+def random_crops(images: Iterable[np.ndarray], side: int, generator: torch.Generator) -> np.ndarray:
+    """Return a random square (n, side, side, c) of each image (h, w, c); an image that is too small goes on mirrored.
+
+    Examples
+    --------
+    >>> image = np.arange(4).reshape(2, 2, 1)
+    >>> random_crops([image], 4, torch.Generator().manual_seed(0))[0, :, :, 0].tolist()
+    [[0, 1, 1, 0], [2, 3, 3, 2], [2, 3, 3, 2], [0, 1, 1, 0]]
+    """
+    crops = []
+    for image in images:
+        height, width = image.shape[:2]
+        if min(height, width) < side:
+            missing = ((0, max(0, side - height)), (0, max(0, side - width)), (0, 0))
+            image = np.pad(image, missing, mode="symmetric")
+        top, left = (int(torch.randint(length - side + 1, (1,), generator=generator)) for length in image.shape[:2])
+        crops.append(image[top : top + side, left : left + side])
+    return np.stack(crops)
 
 
 def cosine_rate(first: float, final_share: float, progress: float) -> float:

@@ -32,6 +32,10 @@ class Problem:
         The same for the selection of the epoch.
     weights : Tensor (n,), optional
         Factor on C for each image.
+    moved_images : images, optional
+        What is back-propagated in place of `images`, if it is crops of other, larger ones.
+    crop_size : int, optional
+        Side of these crops.
     """
 
     images: Images
@@ -39,6 +43,8 @@ class Problem:
     validation_images: Images | None = None
     validation_labels: Tensor | None = None
     weights: Tensor | None = None
+    moved_images: Images | None = None
+    crop_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -156,7 +162,7 @@ class Training:
         self.judge = judge
         self.phase = phase
         self.first_epoch = first_epoch
-        self.descent = Descent(network, problem.labels, recipe, generator, map_bytes)
+        self.descent = Descent(network, problem.labels, recipe, generator, map_bytes, problem.crop_size)
         self.history: History[EpochRecord] = History()
         self.stop_reason: str | None = None
 
@@ -197,7 +203,8 @@ class Training:
             last = epoch == self.recipe.n_epochs
             n_images = 0
             if not last:
-                n_images = self.descent.back_propagate(self.problem.images, space, number, self._batch_done)  # step 5
+                moved = self.problem.images if self.problem.moved_images is None else self.problem.moved_images
+                n_images = self.descent.back_propagate(moved, space, number, self._batch_done)  # step 5
         record = EpochRecord(
             epoch=number,
             phase=self.phase,

@@ -1,11 +1,13 @@
 """The network, *f_fcn*: a short fully convolutional net with global average pooling (Table 1)."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import avg_pool2d
 
+from lmfcn.compute.moments import deviation_maps
 from lmfcn.compute.winograd import Convolution
 
 POOLING = ("last", "all")
@@ -49,6 +51,8 @@ class TextureFCN(nn.Module):
         widths: Sequence[int] = (64, 128),
         *,
         pooling: str = "last",
+        deviations: bool = False,
+        reduction: int = 1,
         generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
@@ -56,6 +60,9 @@ class TextureFCN(nn.Module):
         self.latent_dim = latent_dim
         self.widths = tuple(widths)
         self.pooling = pooling
+        self.deviations = deviations
+        self.reduction = reduction
+        self.first_is_fixed = False
         generator = generator if generator is not None else torch.Generator().manual_seed(0)
         layers: list[nn.Module] = []
         channels = in_channels
@@ -72,18 +79,38 @@ class TextureFCN(nn.Module):
         """Return latents (b, n_latents) of a batch (b, c, h, w) of pixels in [0, 1]."""
         return torch.cat([self.average(maps) for maps in self.maps(batch)], dim=1)
 
-    def maps(self, batch: Tensor) -> Iterator[Tensor]:
-        """Go through the maps (b, c, h, w) whose means are the latents: those of all blocks, or of the last."""
-        maps = batch.to(next(self.parameters()).dtype)
+    def maps(self, batch: Tensor, average: Callable[[Tensor], Tensor] | None = None) -> Iterator[Tensor]:
+        """Go through the maps (b, c, h, w) whose means are the latents: those of all blocks, or of the last.
+
+        With `deviations`, every block's maps are followed by maps whose means are their standard deviations.
+        """
+        for maps in self.block_maps(self.reduce(batch)):
+            yield from self.pooled_maps(maps, average or self.average)
+
+    def block_maps(self, pixels: Tensor) -> Iterator[Tensor]:
+        """Go through the maps (b, c, h, w) of the blocks that are averaged, for images at the network's scale."""
+        maps = pixels.to(next(self.parameters()).dtype)
         for layer in self.features:
             maps = layer(maps)
             if layer is self.features[-1] or (self.pooling == "all" and isinstance(layer, nn.ReLU)):
                 yield maps
 
+    def pooled_maps(self, maps: Tensor, average: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
+        """Go through the maps (b, c, h, w) of one block that are averaged: itself, then its deviations."""
+        yield maps
+        if self.deviations:
+            precise = maps.float() if maps.dtype == torch.bfloat16 else maps
+            yield deviation_maps(precise, average)
+
+    def reduce(self, batch: Tensor) -> Tensor:
+        """Return the images (b, c, h, w) at the scale at which the network sees them."""
+        return reduce_pixels(batch, self.reduction)
+
     @property
     def n_latents(self) -> int:
         """Length of the latent vector."""
-        return self.latent_dim + (sum(self.widths) if self.pooling == "all" else 0)
+        n_maps = self.latent_dim + (sum(self.widths) if self.pooling == "all" else 0)
+        return n_maps * (2 if self.deviations else 1)
 
     def blocks(self) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d, nn.Module]]:
         """Go through the convolutions, each with its batch normalisation and its pooling."""
@@ -105,9 +132,38 @@ class TextureFCN(nn.Module):
         # Images differ by little in the mean of thousands of pixels, less than bfloat16 can tell.
         return maps.mean(dim=(2, 3), dtype=torch.float32 if maps.dtype == torch.bfloat16 else None)
 
-    def join(self, averages: list[Tensor]) -> Tensor:
-        """Return latents (b, n_latents) from the averages (b, c) of the blocks, of which only the last may count."""
-        return torch.cat(averages, dim=1) if self.pooling == "all" else averages[-1]
+    def block_latents(self, maps: Tensor) -> Tensor:
+        """Return what one block with the maps (b, c, h, w) adds to the latents: means, and standard deviations."""
+        return torch.cat([self.average(pooled) for pooled in self.pooled_maps(maps, self.average)], dim=1)
+
+    def join(self, parts: list[Tensor]) -> Tensor:
+        """Return latents (b, n_latents) from the `block_latents` of all blocks, of which only the last may count."""
+        return torch.cat(parts, dim=1) if self.pooling == "all" else parts[-1]
+
+    def fix_first_block(self) -> None:
+        """Keep the first convolution and its batch normalisation as they are: training then takes half of the time."""
+        convolution, norm, _ = next(self.blocks())
+        for part in (convolution, norm):
+            part.requires_grad_(False)
+        self.first_is_fixed = True
+
+    def train(self, mode: bool = True) -> "TextureFCN":
+        """Set train or eval mode; a fixed first block stays in eval mode, as its statistics are fixed too."""
+        super().train(mode)
+        if self.first_is_fixed:
+            next(self.blocks())[1].eval()
+        return self
+
+
+def reduce_pixels(batch: Tensor, factor: int) -> Tensor:
+    """Return images (b, c, h, w) reduced by a factor: the means of squares, without what is left at the far sides.
+
+    Examples
+    --------
+    >>> reduce_pixels(torch.tensor([[[[1.0, 3.0, 5.0], [1.0, 3.0, 7.0]]]]), 2)
+    tensor([[[[2.]]]])
+    """
+    return batch if factor == 1 else avg_pool2d(batch, factor)
 
 
 def _convolution(inputs: int, outputs: int, generator: torch.Generator) -> list[nn.Module]:

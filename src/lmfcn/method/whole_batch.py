@@ -143,11 +143,11 @@ class _Pieces:
             return torch.cat([self._latents(part) for part in self._each_part()])
 
     def _latents(self, part: slice) -> Tensor:
-        maps, averages = self._images(part), []
+        maps, parts = self._images(part), []
         for block in self.blocks:
             maps = block.behind_convolution(block.convolution(maps))
-            averages.append(self.network.average(maps))
-        return self.network.join(averages)
+            parts.append(self.network.block_latents(maps))
+        return self.network.join(parts)
 
     def gradients(self, slopes: Tensor) -> list[Tensor]:
         """Return the gradients of all weights from those of the latents (n, n_latents)."""
@@ -183,7 +183,7 @@ class _Pieces:
 
         Autograd knows how they came about from the normalisation of block `first` on.
         """
-        maps, averages, outputs = self._images(part), [], []
+        maps, parts, outputs = self._images(part), [], []
         for number, block in enumerate(self.blocks):
             with torch.set_grad_enabled(number > first):
                 convolved = block.convolution(maps)
@@ -191,8 +191,8 @@ class _Pieces:
                 outputs.append(self._with_slope(block, convolved))
             with torch.set_grad_enabled(number >= first):
                 maps = block.behind_convolution(convolved)
-            averages.append(self.network.average(maps))
-        return [*outputs, (self.network.join(averages), slopes[part])]
+            parts.append(self.network.block_latents(maps))
+        return [*outputs, (self.network.join(parts), slopes[part])]
 
     def _with_slope(self, block: _Block, convolved: Tensor) -> _WithSlope:
         n_values = convolved[0, 0].numel() * self.parts[-1].stop
@@ -213,7 +213,7 @@ class _Pieces:
                 release_freed_memory()  # or gaps in the heap would grow from piece to piece
 
     def _images(self, part: slice) -> Tensor:
-        return self.pixels(part).to(self.weights[0].dtype)
+        return self.network.reduce(self.pixels(part)).to(self.weights[0].dtype)
 
     def _shares(self) -> Tensor:
         """Return the share (n_pieces, 1) of every piece in the batch."""

@@ -7,14 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from lmfcn.compute.moments import deviation_maps
+
 SMALLEST_SIDE = 32
 """Smallest height and width of images for a trunk: less would be blown up to little more than a few blurs."""
 
 _LARGEST_RATIO = 4
 """The longer side of an image becomes at most so many times the input size."""
-
-_LEAST_VARIANCE = 1e-6
-"""Added to the variance of a map, which is about 1. Exporters to ONNX drop an addend of 1e-8."""
 
 _PROTOCOL = "lmfcn.networks.trunk.check_network"
 
@@ -143,15 +142,10 @@ class Trunk(nn.Module):
 
     @staticmethod
     def feature_maps(stages: Sequence[Tensor], average: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
-        """Go through maps (b, c, h, w) whose means are the features: for every stage its maps and their deviations.
-
-        A deviation is a squared difference from the mean, divided by the standard deviation. Its mean is the standard
-        deviation, and so an explanation can tell where in the image it comes from.
-        """
+        """Go through maps (b, c, h, w) whose means are the features: for every stage its maps and their deviations."""
         for maps in stages:
             yield maps
-            squares = (maps - average(maps)[:, :, None, None]).square()
-            yield squares / standard_deviation(average(squares))[:, :, None, None]
+            yield deviation_maps(maps, average)
 
     def trained_maps(self, stages: Sequence[Tensor]) -> Tensor:
         """Return the maps (b, c, h, w) that the trained networks see."""
@@ -206,11 +200,6 @@ class Trunk(nn.Module):
         if type(found) is not int or not 0 <= found < len(shapes):
             raise ValueError(f"trained_stage of the network must be from 0 to {len(shapes) - 1}, got {found!r}.")
         return found
-
-
-def standard_deviation(variances: Tensor) -> Tensor:
-    """Return the square root of variances, a little more where they are zero: it is divided by."""
-    return (variances.clamp(min=0) + _LEAST_VARIANCE).sqrt()
 
 
 def fingerprint(network: nn.Module) -> str:

@@ -14,13 +14,11 @@ from lmfcn.data.arrays import SMALLEST_SIDE as SMALLEST_FROM_SCRATCH
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.training_data import TrainingData, check_training_data
 from lmfcn.method.kernel_svm import balanced_accuracy, class_numbers
-from lmfcn.method.network import TextureFCN
 from lmfcn.networks.registry import EFFICIENTNET_LITE0, TEXTURE_FCN, find_network, has_weights
 from lmfcn.networks.trunk import SMALLEST_SIDE
 from lmfcn.recipe import Recipe
 from lmfcn.training.final_svm import SHRINKAGES, fit_final_svm, svm_candidates
-from lmfcn.training.first_filters import start_first_filters
-from lmfcn.training.fit import cross_validation_folds
+from lmfcn.training.fit import cross_validation_folds, make_options, untrained_networks
 from lmfcn.training.frozen import Beside, start_from
 from lmfcn.util.progress import step_progress
 
@@ -138,11 +136,10 @@ def _score_pretrained(
 
 
 def _score_from_scratch(data: TrainingData, seed: int, device: torch.device) -> float:
-    recipe = Recipe()
-    generator = torch.Generator().manual_seed(seed)
-    network = TextureFCN(data.form.channels, recipe.latent_dim, recipe.widths, pooling="all", generator=generator)
-    start_first_filters(network, recipe.first_filters, data.train.images)
-    return _cross_validated(Beside.of_untrained(network.to(device), data, device).train, data, seed)
+    options = make_options(
+        Recipe(), data, None, seed=seed, device=str(device), n_jobs=None, callbacks=(), verbose=False
+    )
+    return _cross_validated(Beside.of_untrained(untrained_networks(data, options), data, device).train, data, seed)
 
 
 def _cross_validated(features: Tensor, data: TrainingData, seed: int, shrinkages: tuple[float, ...] = ()) -> float:

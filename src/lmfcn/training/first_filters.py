@@ -12,7 +12,7 @@ from lmfcn.compute.resources import CPU, to_cpu_double, to_like
 from lmfcn.method.network import TextureFCN
 
 FIRST_FILTERS = ("decorrelated", "random")
-_MOST_IMAGES = 128
+N_FOR_FILTERS = 128
 _PATCHES_PER_IMAGE = 4096
 _MOST_WORK = 2e10
 """Most multiplications for a covariance, unless fewer than _PATCHES_PER_VALUE patches per value are left."""
@@ -84,7 +84,7 @@ def inverse_root(covariance: Tensor, damping: float) -> Tensor:
 
 def _patches(images: Images, size: int) -> Iterator[Tensor]:
     """Go through the patches (m, c * size^2), image by image."""
-    chosen = evenly_spaced(len(images), _MOST_IMAGES)
+    chosen = evenly_spaced(len(images), N_FOR_FILTERS)
     for part in equal_size_batches(images, chosen, 1):
         pixels = to_batch(take(images, part), CPU)  # some devices have no double precision
         height, width = pixels.shape[2:]

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from lmfcn.compute.encode import Images, encode, refresh_and_encode
+from lmfcn.compute.encode import Images, encode, evenly_spaced, image_sizes, refresh_and_encode
 from lmfcn.compute.parallel import Workers, workers_of
 from lmfcn.compute.resources import ThreadCounts, check_device, check_kernel_memory, to_cpu_double, to_like
 from lmfcn.data.image_form import ImageForm
@@ -31,7 +31,7 @@ from lmfcn.training.final_svm import (
     fit_final_svm,
     svm_candidates,
 )
-from lmfcn.training.first_filters import decorrelation
+from lmfcn.training.first_filters import N_FOR_FILTERS, decorrelation
 from lmfcn.training.frozen import Beside, FrozenStart, start_from
 from lmfcn.training.phases import (
     FitOptions,
@@ -43,6 +43,16 @@ from lmfcn.training.phases import (
     phase_title,
     refit,
     train_held_out,
+)
+from lmfcn.training.views import (
+    TRAINED_SIDE,
+    WHOLE,
+    View,
+    crop_tells_more,
+    description_scales,
+    reduced_images,
+    shown_data,
+    whole_view,
 )
 from lmfcn.util.packages import versions
 from lmfcn.util.progress import EpochBar, epoch_progress, step_progress
@@ -125,7 +135,7 @@ def make_options(
     network: nn.Module | None = None,
 ) -> FitOptions:
     """Return everything that is decided before the first epoch of a fit on these data."""
-    recipe = recipe.for_data(len(data.classes), has_validation=data.validation is not None)
+    recipe = recipe.for_data(len(data.classes), len(data.train), has_validation=data.validation is not None)
     workers = workers_of(n_jobs)
     n_networks = len(data.classes) if recipe.strategy == "one-vs-all" else 1
     if callbacks and n_networks > 1 and not workers.serial:
@@ -196,7 +206,7 @@ def fit_model(data: TrainingData, options: FitOptions) -> Fitted:
     check_kernel_memory(len(data.train) + (0 if data.validation is None else len(data.validation)))
     try:
         start = _start(data, options)
-        options = replace(options, shrinkage=start.shrinkage)
+        options = replace(options, shrinkage=start.shrinkage, view=start.view)
         n_epochs = n_bar_epochs(start.inputs, options)
         with epoch_progress(phase_title(data), n_epochs, visible=options.verbose) as bar:
             trained, refitted, members, final, rows = _train_and_decide(start, options, bar)
@@ -217,16 +227,16 @@ def _train_and_decide(
     start: "_Start", options: FitOptions, bar: EpochBar
 ) -> tuple[list[Trained], list[Trained] | None, list[TextureFCN], FinalSVM, "_EncodedImages"]:
     """Run both phases; return their results, the networks of the model, its final SVM and the images of that."""
-    inputs, untrained = start.inputs, start.untrained
+    inputs = start.inputs
     trained = train_held_out(inputs, options, start.root, start.beside, bar)
     refitted = refit(inputs, options, trained, bar)
     bar.begin("Final SVM")
-    members = _members(untrained, trained, inputs.train.images, options)
+    members = _trained_networks(trained, start.data.train.images, options)
     final, rows = _final_svm(start, options, Networks(members), trained)
     if refitted is not None:
-        members = _members(untrained, refitted, all_images(inputs), options)
+        members = _trained_networks(refitted, all_images(start.data), options)
         final, rows = _refit_final_svm(final, start, options, Networks(members))
-    return trained, refitted, members, final, rows
+    return trained, refitted, [*start.untrained, *members], final, rows
 
 
 @dataclass(frozen=True)
@@ -235,51 +245,81 @@ class _Start:
 
     Attributes
     ----------
+    data : TrainingData
+        What the networks of the model see: the images, or the maps of a trunk.
     inputs : TrainingData
-        What the networks are trained on: the images, or the maps of a trunk.
+        The same as the networks see them in training: reduced, or in part.
     form : ImageForm
         What images of the model must look like.
     trunk : Trunk or None
     root : Tensor or None
         What decorrelates the patches of the first filters.
-    untrained : TextureFCN or None
-        The untrained network, if the final SVM sees it.
+    untrained : list of TextureFCN
+        The untrained network at every scale, if the final SVM sees it.
     beside : Beside or None
-        The features that judge epochs together with the trained latents.
+        The features of the trunk or of the untrained networks, which the final SVM sees beside the trained latents.
+    view : View
+        What `inputs` show.
     shrinkage : float
         For the whitening of latents.
     """
 
+    data: TrainingData
     inputs: TrainingData
     form: ImageForm
     trunk: Trunk | None
     root: Tensor | None
-    untrained: TextureFCN | None
+    untrained: list[TextureFCN]
     beside: Beside | None
+    view: View = WHOLE
     shrinkage: float = SHRINKAGE
 
     def features(self, *, validation: bool) -> Tensor | None:
-        """Return the trunk's features of the training or validation images that the final SVM sees."""
-        if self.trunk is None or self.beside is None:
+        """Return those features of the training or validation images that need no training."""
+        if self.beside is None:
             return None
         return self.beside.validation if validation else self.beside.train
 
 
 def _start(data: TrainingData, options: FitOptions) -> _Start:
-    recipe, trunk, form = options.recipe, None, data.form
-    untrained, beside, shrinkage = None, None, SHRINKAGE
     if options.network is not None:
-        frozen = start_from(options.network, data, options.device, verbose=options.verbose)
-        data, trunk, form = frozen.data, frozen.trunk, replace(form, smallest_side=SMALLEST_SIDE)
-        beside = frozen.features if recipe.keep_untrained else None
-        shrinkage = _choose_shrinkage(frozen, options)
+        return _start_frozen(data, options.network, options)
+    recipe = options.recipe
+    with step_progress("Describing images", visible=options.verbose):
+        untrained = untrained_networks(data, options) if recipe.keep_untrained else []
+        beside = Beside.of_untrained(untrained, data, options.device) if untrained else None
+        view = _choose_view(data, options)
+        inputs = shown_data(data, view)
+        root = decorrelation(inputs.train.images) if recipe.first_filters == "decorrelated" else None
+    return _Start(data, inputs, data.form, None, root, untrained, beside, view)
+
+
+def _start_frozen(data: TrainingData, network: nn.Module, options: FitOptions) -> _Start:
+    recipe = options.recipe
+    frozen = start_from(network, data, options.device, verbose=options.verbose)
+    beside = frozen.features if recipe.keep_untrained else None
+    form = replace(data.form, smallest_side=SMALLEST_SIDE)
     with step_progress("Preparing", visible=options.verbose):
-        root = decorrelation(data.train.images) if recipe.first_filters == "decorrelated" else None
-        if trunk is None and recipe.keep_untrained:
-            untrained = _untrained(data, options, root)
-            if data.validation is not None:
-                beside = Beside.of_untrained(untrained, data, options.device)
-    return _Start(data, form, trunk, root, untrained, beside, shrinkage)
+        shrinkage = _choose_shrinkage(frozen, options)
+        root = decorrelation(frozen.data.train.images) if recipe.first_filters == "decorrelated" else None
+    return _Start(frozen.data, frozen.data, form, frozen.trunk, root, [], beside, WHOLE, shrinkage)
+
+
+def _choose_view(data: TrainingData, options: FitOptions) -> View:
+    """Return what is shown in training: as the recipe says, or what tells more before training."""
+    sizes, crop = image_sizes(data.train.images), options.recipe.crop_size
+    if crop is not None and crop != "auto":
+        return View(1, crop)
+    whole = whole_view(sizes) if options.recipe.scales > 1 else WHOLE
+    if crop is None or whole.reduction == 1:
+        return whole
+    random = np.random.default_rng([options.seed, 6])
+    folds = cross_validation_folds(data.train.numbers, random, data.train.groups)
+    networks = (_untrained(data, options, whole.reduction), _untrained(data, options, 1))
+    for network in networks:
+        network.reduction = 1
+    more = crop_tells_more(data.train, networks, TRAINED_SIDE, folds, options.device)
+    return View(1, TRAINED_SIDE) if more else whole
 
 
 def _choose_shrinkage(frozen: FrozenStart, options: FitOptions) -> float:
@@ -329,28 +369,34 @@ def calibrated(final: FinalSVM, labels: Tensor, prior_shift: float, *, held_out:
     return decision, replace(calibration.with_scores(scores, labels_out), error=error)
 
 
-def _untrained(data: TrainingData, options: FitOptions, root: Tensor | None) -> TextureFCN:
-    """Return the initial network for the final SVM: its latents are the means of the maps of all its layers."""
+def untrained_networks(data: TrainingData, options: FitOptions) -> list[TextureFCN]:
+    """Return the initial network at every scale: its latents are moments of the maps of all its layers."""
+    scales = description_scales(image_sizes(data.train.images), options.recipe.scales)
+    return [_untrained(data, options, reduction) for reduction in scales]
+
+
+def _untrained(data: TrainingData, options: FitOptions, reduction: int) -> TextureFCN:
+    """Return the initial network for images that it reduces, its first filters made for them."""
+    images = data.train.images[evenly_spaced(len(data.train), N_FOR_FILTERS)]
+    root = decorrelation(reduced_images(images, reduction)) if options.recipe.first_filters == "decorrelated" else None
     network = new_network(data, options, root)
-    network.pooling = "all"
+    network.pooling, network.reduction = "all", reduction
     network.round_filters()
     return network
 
 
-def _members(
-    untrained: TextureFCN | None, trained: Sequence[Trained], images: Images, options: FitOptions
-) -> list[TextureFCN]:
-    """Return the networks of the model, the untrained one first, with batch-norm statistics of `images`.
+def _trained_networks(trained: Sequence[Trained], images: Images, options: FitOptions) -> list[TextureFCN]:
+    """Return the networks of the model that were trained, with batch-norm statistics of `images`.
 
-    The untrained network keeps features that training on few images loses. Filters are rounded to half precision before
-    the final SVM is fitted, so that a file of half the size loses nothing.
+    Filters are rounded to half precision before the final SVM is fitted, so that a file of half the size loses nothing.
     """
-    members = [*([] if untrained is None else [untrained]), *(result.selected.network for result in trained)]
-    recipe = options.recipe
-    for network in members if recipe.refit or recipe.whiten or options.recipe.keep_untrained else ():
-        network.round_filters()
-        refresh_and_encode(network, images, options.device)
-    return members
+    networks, recipe = [result.selected.network for result in trained], options.recipe
+    for network in networks:
+        network.reduction = options.view.reduction
+        if recipe.refit or recipe.whiten or recipe.keep_untrained:
+            network.round_filters()
+            refresh_and_encode(network, images, options.device)
+    return networks
 
 
 @dataclass(frozen=True)
@@ -380,7 +426,7 @@ def _final_svm(
 
     Its held-out scores are those of the validation images, if there are any.
     """
-    random, data = np.random.default_rng([options.seed, 2]), start.inputs
+    random, data = np.random.default_rng([options.seed, 2]), start.data
     train = _encoded(networks, data.train, options, start.features(validation=False))
     if data.validation is None:
         return _fit(train, cross_validation_folds(data.train.numbers, random, data.train.groups), options), train
@@ -405,7 +451,7 @@ def _refit_final_svm(
 
     Its parameters and held-out scores stay those from before: no image is left to judge new ones.
     """
-    data = start.inputs
+    data = start.data
     rows = _encoded(networks, data.train, options, start.features(validation=False))
     if data.validation is not None:
         rows = rows.concatenated(_encoded(networks, data.validation, options, start.features(validation=True)))

@@ -1,10 +1,7 @@
 """Describe images once by a frozen network, and keep the maps that the trained networks learn on."""
 
-import shutil
-import tempfile
-import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -20,15 +17,13 @@ from lmfcn.compute.encode import (
     take,
     to_batch,
 )
+from lmfcn.compute.image_buffer import ImageBuffer
 from lmfcn.data.arrays import check_smallest_side
 from lmfcn.data.image_form import ImageForm
 from lmfcn.data.training_data import LabelledImages, TrainingData
 from lmfcn.method.network import TextureFCN
 from lmfcn.networks.trunk import SMALLEST_SIDE, Trunk
 from lmfcn.util.progress import item_progress
-
-MEMORY_BYTES = 2**30
-"""Most memory for the maps of one set of images; more of them go to a temporary file."""
 
 _N_MEASURED = 32
 _LEAST_STD = 1e-6
@@ -42,10 +37,13 @@ class Beside:
     validation: Tensor | None
 
     @classmethod
-    def of_untrained(cls, network: TextureFCN, data: TrainingData, device: torch.device) -> "Beside":
-        """Return the latents of the untrained network, with batch-norm statistics of the training images."""
-        train = refresh_and_encode(network, data.train.images, device)
-        return cls(train, None if data.validation is None else encode(network, data.validation.images, device))
+    def of_untrained(cls, networks: Sequence[TextureFCN], data: TrainingData, device: torch.device) -> "Beside":
+        """Return the latents of untrained networks, which get batch-norm statistics of the training images."""
+        train = torch.cat([refresh_and_encode(network, data.train.images, device) for network in networks], dim=1)
+        if data.validation is None:
+            return cls(train, None)
+        images = data.validation.images
+        return cls(train, torch.cat([encode(network, images, device) for network in networks], dim=1))
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,8 @@ def describe(trunk: Trunk, images: Images, device: torch.device, *, verbose: boo
     """Return the features (n, n_features) of images, and the maps of the trained stage as images (n, h, w, c)."""
     batches = equal_size_batches(images, np.arange(len(images)), trunk.encoding_batch)
     features = torch.empty(len(images), trunk.n_features, device=device)
-    store = MapStore(np.array([trunk.input_sides(int(height), int(width)) for height, width in image_sizes(images)]))
+    sides = np.array([trunk.input_sides(int(height), int(width)) for height, width in image_sizes(images)])
+    store = ImageBuffer(sides, np.dtype(np.float16))
     with torch.no_grad(), item_progress(trunk.name, len(images), visible=verbose) as advance:
         for part in batches:
             stages = trunk(to_batch(take(images, part), device))
@@ -135,57 +134,3 @@ def describe(trunk: Trunk, images: Images, device: torch.device, *, verbose: boo
             for _ in part:
                 advance()
     return features, store.as_images()
-
-
-class MapStore:
-    """The maps of many images in half precision: in memory, or in a temporary file where they take too much.
-
-    It offers what `LazyImages` does, as images of different shapes have maps of different sizes.
-
-    Parameters
-    ----------
-    input_sides : array of int (n, 2)
-        Height and width that each image is brought to; images that agree in them have maps of the same size.
-    """
-
-    def __init__(self, input_sides: np.ndarray) -> None:
-        _, kinds, counts = np.unique(input_sides, axis=0, return_inverse=True, return_counts=True)
-        self.size_numbers: np.ndarray = kinds.reshape(-1)
-        self._counts = counts
-        self._arrays: dict[int, np.ndarray] = {}
-        self._rows = np.zeros(len(input_sides), dtype=np.int64)
-        for kind in range(len(counts)):
-            self._rows[self.size_numbers == kind] = np.arange(counts[kind])
-        self._folder: Path | None = None
-
-    def put(self, positions: np.ndarray, maps: np.ndarray) -> None:
-        """Add the maps (b, h, w, c) of some images that are brought to the same size."""
-        kind = int(self.size_numbers[positions[0]])
-        if kind not in self._arrays:
-            self._arrays[kind] = self._new_array(kind, maps.shape[1:])
-        self._arrays[kind][self._rows[positions]] = maps
-
-    def _new_array(self, kind: int, shape: tuple[int, ...]) -> np.ndarray:
-        shape = (int(self._counts[kind]), *shape)
-        held = sum(array.nbytes for array in self._arrays.values())
-        if held + 2 * int(np.prod(shape)) <= MEMORY_BYTES:
-            return np.empty(shape, dtype=np.float16)
-        if self._folder is None:
-            self._folder = Path(tempfile.mkdtemp(prefix="lmfcn-maps-"))
-            weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        return np.memmap(self._folder / f"{kind}.f2", dtype=np.float16, mode="w+", shape=shape)
-
-    def as_images(self) -> Images:
-        """Return one array if all maps have one size, else this store."""
-        return self._arrays[0] if len(self._arrays) == 1 and self._folder is None else self
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def sizes(self) -> np.ndarray:
-        """Return height and width (n, 2) of the maps of every image."""
-        return np.array([self._arrays[kind].shape[1:3] for kind in range(len(self._counts))])[self.size_numbers]
-
-    def batch(self, positions: np.ndarray) -> np.ndarray:
-        """Return the maps (b, h, w, c) of some images whose maps have one size."""
-        return np.asarray(self._arrays[int(self.size_numbers[positions[0]])][self._rows[positions]])

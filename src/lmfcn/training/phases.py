@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from lmfcn.compute.encode import Images, JoinedImages
 from lmfcn.compute.parallel import workers_of
 from lmfcn.compute.resources import ThreadCounts, to_device
-from lmfcn.data.training_data import TrainingData
+from lmfcn.data.training_data import LabelledImages, TrainingData
 from lmfcn.method.anchors import LatentSpace
 from lmfcn.method.epoch import Callback, Judge, Problem, SelectedEpoch, Trained, Training, judge_by_epoch_svm
 from lmfcn.method.history import EpochRecord, History, Phase
@@ -23,6 +23,7 @@ from lmfcn.training.checkpoints import Checkpoints
 from lmfcn.training.final_svm import NEVER_HELD_OUT, SHRINKAGE, SVMCandidate, fit_final_svm, svm_candidates
 from lmfcn.training.first_filters import decorrelate_first_filters
 from lmfcn.training.frozen import Beside
+from lmfcn.training.views import WHOLE, View
 from lmfcn.util.progress import EpochBar, progress_note
 
 
@@ -50,6 +51,8 @@ class FitOptions:
         The frozen network on whose maps to train; None trains on pixels.
     shrinkage : float
         Of the covariance by which the final SVM's latents are whitened.
+    view : View
+        What the networks see of the images in training.
     """
 
     recipe: Recipe
@@ -63,6 +66,7 @@ class FitOptions:
     verbose: bool = False
     network: nn.Module | None = None
     shrinkage: float = SHRINKAGE
+    view: View = WHOLE
 
     @property
     def one_vs_all(self) -> bool:
@@ -94,6 +98,10 @@ def train_held_out(
     recipe = options.recipe
     n_epochs = recipe.n_epochs - recipe.n_refit_epochs
     networks = [new_network(data, options, root, number) for number in range(_n_networks(data, options))]
+    # Maps of a frozen network have a first layer that has seen nothing yet.
+    if recipe.fixed_first and recipe.batch_size != "all" and options.network is None and recipe.widths:
+        for network in networks:
+            network.fix_first_block()
     phase_recipe = replace(recipe, epochs=n_epochs, refit_epochs=0)
     phase = _Phase("training", phase_title(data), phase_recipe, 0, [0] * len(networks))
     return _train(data, options, phase, _problem(data, options), networks, bar, _judge(options, beside))
@@ -125,16 +133,25 @@ def refit(data: TrainingData, options: FitOptions, trained: Sequence[Trained], b
 
 def all_images(data: TrainingData) -> Images:
     """Return the training images and, behind them, the validation images."""
-    train, validation = data.train, data.validation
-    return train.images if validation is None else JoinedImages(train.images, validation.images)
+    return _joined(data, lambda part: part.images)
+
+
+def _joined(data: TrainingData, images_of: Callable[[LabelledImages], Images]) -> Images:
+    train = images_of(data.train)
+    return train if data.validation is None else JoinedImages(train, images_of(data.validation))
 
 
 def new_network(data: TrainingData, options: FitOptions, root: Tensor | None, number: int = 0) -> TextureFCN:
     """Return one of the networks as it starts; the same one every time."""
     seed = int(np.random.default_rng([options.seed, 1]).integers(2**62, size=number + 1)[number])
     generator = torch.Generator().manual_seed(seed)
+    recipe = options.recipe
     network = TextureFCN(
-        data.form.channels, options.recipe.latent_dim, tuple(options.recipe.widths), generator=generator
+        data.form.channels,
+        recipe.latent_dim,
+        tuple(recipe.widths),
+        deviations=recipe.deviations,
+        generator=generator,
     )
     decorrelate_first_filters(network, root)
     return network.to(options.device)
@@ -346,6 +363,8 @@ def _problem(data: TrainingData, options: FitOptions) -> Problem:
         None if validation is None else validation.images,
         None if validation is None else torch.from_numpy(validation.numbers).to(options.device),
         image_weights(options, labels),
+        train.whole,
+        options.view.crop_size,
     )
 
 
@@ -354,4 +373,15 @@ def _problem_of_all(data: TrainingData, options: FitOptions) -> Problem:
     problem = _problem(data, options)
     others = [] if problem.validation_labels is None else [problem.validation_labels]
     labels = torch.cat([problem.labels, *others])
-    return Problem(all_images(data), labels, weights=image_weights(options, labels))
+    whole = (
+        None
+        if data.train.whole is None
+        else _joined(data, lambda part: part.images if part.whole is None else part.whole)
+    )
+    return Problem(
+        all_images(data),
+        labels,
+        weights=image_weights(options, labels),
+        moved_images=whole,
+        crop_size=options.view.crop_size,
+    )
