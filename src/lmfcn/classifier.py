@@ -240,7 +240,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
             options, notes = resumed_options(options, checkpoints.claim(record, options.threads))
         with use_threads(options.threads.process):
             fitted = fit_model(data, options)
-        self._store(fitted, data, options.recipe, {**record, "threads": options.threads.process})
+        self._store(fitted, data, {**record, "threads": options.threads.process})
         for message in notes + fitted.messages:
             warnings.warn(message, TrainingWarning, stacklevel=2)
         return self
@@ -345,10 +345,10 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
             return there
         return int(as_generator(self.random_state).integers(2**62))
 
-    def _store(self, fitted: Fitted, data: TrainingData, recipe: Recipe, record: dict[str, Any]) -> None:
+    def _store(self, fitted: Fitted, data: TrainingData, record: dict[str, Any]) -> None:
         trained, decision = fitted.trained, fitted.model.decision
         self.model_ = fitted.model
-        self.classes_, self.recipe_ = data.classes, recipe
+        self.classes_, self.recipe_ = data.classes, fitted.recipe
         histories, epochs = [result.history for result in trained], [result.selected.epoch for result in trained]
         refit = fitted.refit_histories
         self.history_ = histories[0] if len(trained) == 1 else histories

@@ -36,9 +36,9 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "augmentation": ("none", "flips", "dihedral"),
     "optimizer": ("adamw", "adadelta"),
     "precision": ("auto", "float32", "bfloat16"),
+    "deviations": ("auto", True, False),
 }
 _SWITCHES = (
-    "deviations",
     "fixed_first",
     "keep_untrained",
     "standardize",
@@ -72,9 +72,9 @@ class Recipe:
     fixed_first : bool, default=True
         Whether the first layer stays as it starts, which halves the time of training. It learns with a `batch_size` of
         "all", or on the maps of a frozen network.
-    deviations : bool, default=True
+    deviations : bool or "auto", default="auto"
         Whether latents hold the standard deviations of the feature maps beside their means. They see what is rare in an
-        image, a crack or a hole, which hardly changes a mean.
+        image, a crack or a hole, which hardly changes a mean. "auto" decides by cross-validation before training.
     scales : int, default=3
         At how many scales the untrained network describes an image, each half of the one before: the first is the image
         itself (very large images are reduced first), the last has a shorter side of at least 32 pixels.
@@ -169,7 +169,7 @@ class Recipe:
     widths: tuple[int, ...] = (64, 128)
     first_filters: Literal["decorrelated", "random"] = "decorrelated"
     fixed_first: bool = True
-    deviations: bool = True
+    deviations: bool | Literal["auto"] = "auto"
     scales: int = 3
     crop_size: int | Literal["auto"] | None = "auto"
     keep_untrained: bool = True
@@ -271,7 +271,9 @@ class Recipe:
         return _resolved(self.passes, "passes")
 
     def for_data(self, n_classes: int, n_images: int, *, has_validation: bool) -> "Recipe":
-        """Return the recipe with every "auto" but that of `crop_size` resolved for these data.
+        """Return the recipe with numbers of epochs and passes for these data.
+
+        What "auto" means for `deviations` and `crop_size`, only the images can tell.
 
         Two classes need one network, whatever the strategy. Without validation images there is nothing to refit on.
         `n_images` counts the training images.

@@ -21,7 +21,12 @@ from lmfcn.method.network import TextureFCN
 from lmfcn.model import Calibration, HeldOut, Networks, TextureModel, probabilities
 from lmfcn.networks.trunk import SMALLEST_SIDE, Trunk
 from lmfcn.recipe import Recipe
-from lmfcn.training.calibration import calibrate, equal_prior_shift, expected_calibration_error
+from lmfcn.training.calibration import (
+    calibrate,
+    equal_prior_shift,
+    expected_calibration_error,
+    select_most_likely,
+)
 from lmfcn.training.final_svm import (
     NEVER_HELD_OUT,
     SHRINKAGE,
@@ -32,7 +37,7 @@ from lmfcn.training.final_svm import (
     svm_candidates,
 )
 from lmfcn.training.first_filters import N_FOR_FILTERS, decorrelation
-from lmfcn.training.frozen import Beside, FrozenStart, start_from
+from lmfcn.training.frozen import Beside, start_from
 from lmfcn.training.phases import (
     FitOptions,
     all_images,
@@ -45,6 +50,7 @@ from lmfcn.training.phases import (
     train_held_out,
 )
 from lmfcn.training.views import (
+    SMALLEST_REDUCED_SIDE,
     TRAINED_SIDE,
     WHOLE,
     View,
@@ -77,6 +83,10 @@ class Fitted:
         Positions of the support vectors of the final SVM.
     C : float
     held_out : HeldOut
+    recipe : Recipe
+        With everything that the data have decided.
+    shown : str
+        What the networks saw of the images in training, in words.
     messages : list of str
     """
 
@@ -86,6 +96,8 @@ class Fitted:
     support: np.ndarray
     C: float
     held_out: HeldOut
+    recipe: Recipe
+    shown: str
     messages: list[str]
 
     @property
@@ -102,6 +114,7 @@ class Fitted:
         """Return what a model file tells of the training, as JSON can hold it."""
         return {
             "C": self.C,
+            "shown": self.shown,
             "interrupted": self.interrupted,
             "best_epochs": [result.selected.epoch for result in self.trained],
             "held_out": {
@@ -206,7 +219,7 @@ def fit_model(data: TrainingData, options: FitOptions) -> Fitted:
     check_kernel_memory(len(data.train) + (0 if data.validation is None else len(data.validation)))
     try:
         start = _start(data, options)
-        options = replace(options, shrinkage=start.shrinkage, view=start.view)
+        options = start.options(options)
         n_epochs = n_bar_epochs(start.inputs, options)
         with epoch_progress(phase_title(data), n_epochs, visible=options.verbose) as bar:
             trained, refitted, members, final, rows = _train_and_decide(start, options, bar)
@@ -216,11 +229,13 @@ def fit_model(data: TrainingData, options: FitOptions) -> Fitted:
     held_out = data.validation is not None
     decision, calibration = calibrated(final, rows.labels, options.recipe.prior_shift, held_out=held_out)
     networks = Networks(members, start.trunk, keep_trunk=options.recipe.keep_untrained)
-    model = TextureModel(networks, decision, calibration, data.classes, start.form)
+    model = TextureModel(networks, decision, calibration, data.classes, start.model_form(members))
     warnings = _class_warnings(data, final, rows.labels[final.held_out])
     messages = [result.message for result in (*trained, *(refitted or ())) if result.message] + list(warnings)
     support = rows.positions[final.support.cpu().numpy()]
-    return Fitted(model, trained, refitted, support, final.rule.C, _held_out(final, rows, model), messages)
+    found = _held_out(final, rows, model)
+    shown = options.view.describe()
+    return Fitted(model, trained, refitted, support, final.rule.C, found, options.recipe, shown, messages)
 
 
 def _train_and_decide(
@@ -274,6 +289,20 @@ class _Start:
     view: View = WHOLE
     shrinkage: float = SHRINKAGE
 
+    def model_form(self, networks: Sequence[TextureFCN]) -> ImageForm:
+        """Return the form of images for the model: networks that reduce them a lot need more of them."""
+        least = max(SMALLEST_REDUCED_SIDE // 2 * network.reduction for network in networks)
+        return replace(self.form, smallest_side=max(self.form.smallest_side, least))
+
+    def options(self, options: FitOptions) -> FitOptions:
+        """Return the options with what was decided about the images."""
+        recipe = options.recipe
+        if recipe.deviations == "auto":
+            recipe = replace(recipe, deviations=not self.untrained or self.untrained[0].deviations)
+        if self.trunk is None:
+            recipe = replace(recipe, crop_size=self.view.crop_size)
+        return replace(options, recipe=recipe, shrinkage=self.shrinkage, view=self.view)
+
     def features(self, *, validation: bool) -> Tensor | None:
         """Return those features of the training or validation images that need no training."""
         if self.beside is None:
@@ -286,12 +315,28 @@ def _start(data: TrainingData, options: FitOptions) -> _Start:
         return _start_frozen(data, options.network, options)
     recipe = options.recipe
     with step_progress("Describing images", visible=options.verbose):
-        untrained = untrained_networks(data, options) if recipe.keep_untrained else []
-        beside = Beside.of_untrained(untrained, data, options.device) if untrained else None
+        untrained, beside, shrinkage = _describe(data, options)
         view = _choose_view(data, options)
         inputs = shown_data(data, view)
         root = decorrelation(inputs.train.images) if recipe.first_filters == "decorrelated" else None
-    return _Start(data, inputs, data.form, None, root, untrained, beside, view)
+    return _Start(data, inputs, data.form, None, root, untrained, beside, view, shrinkage)
+
+
+def _describe(data: TrainingData, options: FitOptions) -> tuple[list[TextureFCN], Beside | None, float]:
+    """Return the untrained networks, what they say of the images, and the shrinkage for the whitening of that.
+
+    Cross-validation chooses whether standard deviations of maps are kept, unless the recipe says so.
+    """
+    if not options.recipe.keep_untrained:
+        return [], None, SHRINKAGE
+    networks = untrained_networks(data, options)
+    beside = Beside.of_untrained(networks, data, options.device)
+    candidates = [(networks, beside)]
+    if options.recipe.deviations == "auto":
+        means = torch.cat([network.mean_latents() for network in networks]).to(options.device)
+        candidates.append(([network.without_deviations() for network in networks], beside.columns(means)))
+    chosen, shrinkage = _choose_description([found for _, found in candidates], data, options)
+    return *candidates[chosen], shrinkage
 
 
 def _start_frozen(data: TrainingData, network: nn.Module, options: FitOptions) -> _Start:
@@ -300,7 +345,7 @@ def _start_frozen(data: TrainingData, network: nn.Module, options: FitOptions) -
     beside = frozen.features if recipe.keep_untrained else None
     form = replace(data.form, smallest_side=SMALLEST_SIDE)
     with step_progress("Preparing", visible=options.verbose):
-        shrinkage = _choose_shrinkage(frozen, options)
+        _, shrinkage = _choose_description([frozen.features], frozen.data, options)
         root = decorrelation(frozen.data.train.images) if recipe.first_filters == "decorrelated" else None
     return _Start(frozen.data, frozen.data, form, frozen.trunk, root, [], beside, WHOLE, shrinkage)
 
@@ -322,24 +367,26 @@ def _choose_view(data: TrainingData, options: FitOptions) -> View:
     return View(1, TRAINED_SIDE) if more else whole
 
 
-def _choose_shrinkage(frozen: FrozenStart, options: FitOptions) -> float:
-    """Return the shrinkage under which cross-validation on the frozen features makes the classes most likely.
+def _choose_description(candidates: Sequence[Beside], data: TrainingData, options: FitOptions) -> tuple[int, float]:
+    """Return under which features, and which shrinkage, cross-validation makes the classes most likely.
 
     With `refit`, validation images take part: nothing has been learnt from any image yet.
     """
-    data, features = frozen.data, frozen.features
     if not options.recipe.whiten:
-        return SHRINKAGE
-    parts, rows = [data.train], [features.train]
-    if options.recipe.refit and data.validation is not None and features.validation is not None:
-        parts, rows = [data.train, data.validation], [features.train, features.validation]
+        return 0, SHRINKAGE
+    parts = [data.train, *([data.validation] if options.recipe.refit and data.validation is not None else [])]
     numbers = np.concatenate([part.numbers for part in parts])
     random = np.random.default_rng([options.seed, 4])
     folds = torch.from_numpy(cross_validation_folds(numbers, random, joined_groups(parts))).to(options.device)
     labels = torch.from_numpy(numbers).to(options.device)
     weights = image_weights(options, labels)
     rules = [rule for value in SHRINKAGES for rule in svm_candidates(options.recipe, weights, value)]
-    return fit_final_svm(torch.cat(rows), labels, folds, options.recipe, rules).rule.shrinkage
+    found = [
+        fit_final_svm(features.of_parts(len(parts)), labels, folds, options.recipe, rules) for features in candidates
+    ]
+    scores = torch.stack([final.held_out_scores for final in found])
+    chosen = select_most_likely(scores, labels[found[0].held_out]) if scores.shape[1] else 0
+    return chosen, found[chosen].rule.shrinkage
 
 
 def _held_out(final: FinalSVM, rows: "_EncodedImages", model: TextureModel) -> HeldOut:

@@ -36,6 +36,14 @@ class Beside:
     train: Tensor
     validation: Tensor | None
 
+    def of_parts(self, n_parts: int) -> Tensor:
+        """Return the features of the training images alone (1), or of all images (2)."""
+        return self.train if n_parts == 1 or self.validation is None else torch.cat([self.train, self.validation])
+
+    def columns(self, chosen: Tensor) -> "Beside":
+        """Return some of the features, for a mask (d,)."""
+        return Beside(self.train[:, chosen], None if self.validation is None else self.validation[:, chosen])
+
     @classmethod
     def of_untrained(cls, networks: Sequence[TextureFCN], data: TrainingData, device: torch.device) -> "Beside":
         """Return the latents of untrained networks, which get batch-norm statistics of the training images."""
