@@ -269,16 +269,15 @@ def _print_result(console: CommandConsole, trained: "TrainedModel", seconds: flo
     for message in trained.notes[len(trained.parts.notes) :]:
         console.note(f"Note: {name_options(message)}")
     classifier, evaluated = trained.classifier, trained.best_evaluated
-    if not console.quiet and evaluated is not None:
+    if evaluated is not None:
         print_accuracy(console, evaluated.evaluation, f"{evaluated.part} image")
         if evaluated.copies is not None:
             console.print_result(
                 evaluated.copies.sentence(evaluated.accuracy_without_copies, f"{evaluated.part} image")
             )
-    if not console.quiet:
-        n_images = len(trained.parts.train) + len(trained.parts.validation or ())
-        support = f"{format_count(len(classifier.support_), 'support vector')} of {format_count(n_images, 'image')}"
-        console.print_result(f"{support}, {_epochs(classifier)}, {seconds:.0f} seconds")
+    n_images = len(trained.parts.train) + len(trained.parts.validation or ())
+    support = f"{format_count(len(classifier.support_), 'support vector')} of {format_count(n_images, 'image')}"
+    console.print_result(f"{support}, {_epochs(classifier)}, {seconds:.0f} seconds")
     score = trained.epoch_score
     if score is not None and evaluated is not None and evaluated is trained.held_out:
         accuracy = evaluated.evaluation.balanced_accuracy.value
