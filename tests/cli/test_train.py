@@ -80,6 +80,8 @@ def test_a_given_split_is_respected_and_json_is_all_there_is(command, trees, tmp
     assert values["information"]["parameters"]["class_weight"] == {"bark": 2.0, "wood": 1.0}
     assert values["test"]["n_images"] == 6
     assert values["information"]["test"]["balanced_accuracy"] == values["test"]["balanced_accuracy"]
+    # The report shows the second.
+    assert values["information"]["calibration"]["error"] == pytest.approx(values["held_out"]["calibration_error"])
     assert values["model"] == "model.lmfcn"
     code, stdout, _stderr = command("evaluate", "model.lmfcn", table, "--json")
     assert code == 0
