@@ -34,12 +34,17 @@ _OPTIONS = {
 }
 """Options of the command line by the name of the Python parameter."""
 
-_PHRASES = {"call fit again with the same data, parameters and": "run the same command again with"}
+_PHRASES = {
+    "call fit again with the same data, parameters and": "run the same command again with",
+    " or a lmfcn.Recipe": "",
+}
 _WITH_VALUE = re.compile(
     r"""(?<![\w.'"/-])(?P<name>[a-z_]+)=(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<plain>[^\s'",;()]*[^\s'",;().]))"""
     r"""(?:\ or\ ['"](?P<other>\w+)['"])?"""
 )
 _BARE = re.compile(r"""(?<![\w.'"/-])([a-z]+(?:_[a-z]+)+)(?![\w'"/=(])""")
+_SUBJECT = re.compile(r"^([a-z]+)(?= must )")
+"""A parameter whose name is also an everyday word, at the start of a sentence about it."""
 
 
 def name_options(text: str, known: Collection[str] = tuple(_OPTIONS.values())) -> str:
@@ -64,7 +69,7 @@ def name_options(text: str, known: Collection[str] = tuple(_OPTIONS.values())) -
         option = _OPTIONS.get(found[1])
         return option if option is not None and option in known else found[0]
 
-    return _BARE.sub(bare, _WITH_VALUE.sub(with_value, text))
+    return _SUBJECT.sub(bare, _BARE.sub(bare, _WITH_VALUE.sub(with_value, text)))
 
 
 def _check_exists(context: Context, path: Path) -> Path:
