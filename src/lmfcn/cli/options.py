@@ -25,8 +25,9 @@ _OPTIONS = {
     "n_jobs": "--jobs",
     "validation_fraction": "--holdout",
     "group_column": "--groups",
+    "coverage": "--set",
     **{name: f"--{name}" for name in ("color", "size", "network", "weights", "epochs", "strategy", "recipe", "device")},
-    **{name: f"--{name}" for name in ("augmentation", "passes")},
+    **{name: f"--{name}" for name in ("augmentation", "passes", "window", "stride", "reject")},
     **{
         name: f"--{name.replace('_', '-')}"
         for name in ("refit_epochs", "latent_dim", "class_weight", "learning_rate", "batch_size")

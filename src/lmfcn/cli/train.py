@@ -242,7 +242,10 @@ def _print_notes(console: CommandConsole, parts: "SplitImages", holdout: float, 
     for error in parts.left_out:
         console.note(f"Left out: {error}")
     if parts.duplicates.sentence:
-        console.note(f"Note: {parts.duplicates.sentence} {MAY_BE_SPLIT if split_duplicates else KEPT_TOGETHER}")
+        # A split that came with the images is used as it is; what it separates is noted below.
+        own_split = parts.validation is None and parts.test is None
+        fate = MAY_BE_SPLIT if split_duplicates else KEPT_TOGETHER
+        console.note(f"Note: {parts.duplicates.sentence} {fate if own_split else ''}".rstrip())
     for note in parts.notes:
         console.note(f"Note: {note}")
 
