@@ -426,14 +426,14 @@ def _find_warnings(
     if groups is not None:
         found += [f"All images of class {name!r} are in one group." for name, n in groups.items() if n == 1]
     if duplicates.connected:
-        found.append(f"{duplicates.sentence} {KEPT_TOGETHER if split is None else _separated(duplicates, split)}")
+        found.append(f"{duplicates.sentence} {KEPT_TOGETHER if split is None else _effect_of(split, duplicates)}")
     n_mixed = sum(len(np.unique(labels[list(group)])) > 1 for group in duplicates.largest_groups) if len(labels) else 0
     if n_mixed:
         found.append(f"Of the groups of duplicates, {n_mixed} {'has' if n_mixed == 1 else 'have'} different labels.")
     return found
 
 
-def _separated(duplicates: Duplicates, split: np.ndarray) -> str:
+def _effect_of(split: np.ndarray, duplicates: Duplicates) -> str:
     """Say what a given split, which is used as it is, does to near-identical images."""
     n_groups = sum(len(np.unique(split[list(group)])) > 1 for group in duplicates.connected)
     return f"The given split separates {n_groups or 'none'} of these groups."
