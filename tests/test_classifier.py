@@ -207,7 +207,7 @@ def test_class_weight_by_label(textures):
     )
     assert np.array_equal(plain.dual_coef_, even.dual_coef_)
     assert abs(plain.dual_coef_).max() <= 0.05 < abs(heavy.dual_coef_).max()
-    with pytest.raises(ValueError, match=r"class_weight names labels that are not in y: \['c'\]"):
+    with pytest.raises(ValueError, match=r"class_weight names labels that no image has: \['c'\]"):
         quick(class_weight={"c": 3.0}).fit(images, names)
 
 

@@ -7,6 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from lmfcn import model_file
+from lmfcn.explain import gallery
+from lmfcn.export import exported_files
+from lmfcn.training import checkpoints
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), ROOT / "CONTRIBUTING.md", *ROOT.glob("src/**/README.md")]
 
@@ -43,6 +48,29 @@ def test_every_function_in_the_map_of_the_method_exists():
         source = (folder / file).read_text()
         for name in re.findall(r"`(?:\w+\.)?(\w+)`", names):
             assert re.search(rf"(def|class) {name}\b|\b{name} ?[:=]", source), (file, name)
+
+
+def test_the_way_of_one_fit_is_one_table_of_files_that_exist():
+    section = (ROOT / "CONTRIBUTING.md").read_text().split("## The way of one fit")[1].split("## Rules")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    assert [len(row) for row in rows] == [3] * len(rows)
+    assert [row[0] for row in rows[2:]] == [str(number) for number in range(1, 16)]
+    files = re.findall(r"`([\w/]+\.py)`", section)
+    assert len(files) > 25
+    for file in files:
+        assert (ROOT / file if file.startswith("benchmarks") else ROOT / "src/lmfcn" / file).exists(), file
+
+
+def test_versions_of_files_are_those_of_the_code():
+    table = (ROOT / "docs/models.md").read_text().split("| file | format version |")[1].split("\n\n")[0]
+    told = dict(re.findall(r"^\| ([^|]+) \| (\d+)", table, flags=re.MULTILINE))
+    assert {file: int(version) for file, version in told.items()} == {
+        "model without a frozen network": model_file.VERSION,
+        "model with a frozen network": model_file.VERSION_WITH_TRUNK,
+        "gallery": gallery.VERSION,
+        "checkpoint": checkpoints.VERSION,
+        "ONNX and torch.export file": exported_files.FORMAT_VERSION,
+    }
 
 
 def test_first_steps_example(capsys):

@@ -65,7 +65,7 @@ def _add(command: Callable[..., None], short: str, name: str | None = None) -> N
 # In the usual order of work with new images; each line fits a narrow terminal.
 _add(demo, "Train on built-in textures and show the result.")
 _add(inspect, "Check whether your images are fit for training.")
-_add(audit, "Find wrong labels and duplicates.")
+_add(audit, "Rank doubtful labels; find duplicates.")
 _add(train, "Train a model on your images, with a report.")
 _add(evaluate, "Measure a model on labelled images.")
 _add(predict, "Predict the classes of any number of images.")

@@ -8,7 +8,7 @@ from lmfcn.compute.resources import available_devices
 from pretend_device import pretended
 
 MISSING = "cuda:77"
-SENTENCE = f"Error: device must be 'auto' or an available device ({', '.join(available_devices())}), got 'cuda:77'."
+SENTENCE = f"Error: --device must be 'auto' or an available device ({', '.join(available_devices())}), got 'cuda:77'."
 
 
 @pytest.fixture(scope="module")

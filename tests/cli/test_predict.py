@@ -127,7 +127,7 @@ def test_without_a_usable_image_nothing_is_left(command, model, tmp_path, place)
         (["MODEL", "empty", "--resume"], "--resume needs a file; add -o FILE."),
         (["MODEL", "empty", "--format", "parquet"], "--format parquet needs a file; add -o FILE."),
         (["MODEL", "empty", "-o", "none/rows.csv"], "none/rows.csv"),
-        (["MODEL", "empty", "--set", "1"], "coverage must be between 0 and 1, got 1.0."),
+        (["MODEL", "empty", "--set", "1"], "--set must be between 0 and 1, got 1.0."),
         (["none.lmfcn", "empty"], "none.lmfcn"),
         (["empty", "empty"], "empty is not a file."),
     ],

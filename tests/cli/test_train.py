@@ -57,7 +57,9 @@ def test_the_report_shows_everything_and_needs_nothing(trained):
 
 def test_same_seed_same_file(command, trees, model, tmp_path):
     code, stdout, stderr = command("train", trees, "-o", "again.lmfcn", *FAST, "--quiet", "--no-report", "--no-gallery")
-    assert (code, stdout, stderr) == (0, f"Model: again.lmfcn ({model.stat().st_size / 1e6:.2f} MB)\n", "")
+    assert (code, stderr) == (0, "")  # quiet about everything but results
+    assert stdout.startswith("Balanced accuracy ")
+    assert stdout.endswith(f"Model: again.lmfcn ({model.stat().st_size / 1e6:.2f} MB)\n")
     assert (tmp_path / "again.lmfcn").read_bytes() == model.read_bytes()
     quietly = ("--quiet", "--no-report", "--no-gallery")
     code, _, _ = command("train", trees, "-o", "other.lmfcn", *FAST, *quietly, "--seed", "1")
@@ -78,6 +80,8 @@ def test_a_given_split_is_respected_and_json_is_all_there_is(command, trees, tmp
     assert values["information"]["parameters"]["class_weight"] == {"bark": 2.0, "wood": 1.0}
     assert values["test"]["n_images"] == 6
     assert values["information"]["test"]["balanced_accuracy"] == values["test"]["balanced_accuracy"]
+    # The report shows the second.
+    assert values["information"]["calibration"]["error"] == pytest.approx(values["held_out"]["calibration_error"])
     assert values["model"] == "model.lmfcn"
     code, stdout, _stderr = command("evaluate", "model.lmfcn", table, "--json")
     assert code == 0
@@ -225,12 +229,15 @@ def test_without_the_extra_there_is_a_model_but_no_report(command, trees, tmp_pa
         (["one"], "one must hold at least two classes, got one: bark."),
         (["mixed"], "1 channel of uint8 but"),
         (["trees", "--color", "red"], "--color must be one of 'keep', 'grey', 'rgb', got 'red'."),
-        (["trees", "--strategy", "best"], "strategy must be one of 'joint', 'one-vs-all', got 'best'."),
-        (["trees", "--recipe", "best"], "recipe must be 'default', 'paper' or a lmfcn.Recipe, got 'best'."),
-        (["trees", "--augmentation", "turns"], "augmentation must be one of 'none', 'flips', 'dihedral', got 'turns'."),
+        (["trees", "--strategy", "best"], "--strategy must be one of 'joint', 'one-vs-all', got 'best'."),
+        (["trees", "--recipe", "best"], "--recipe must be 'default', 'paper', got 'best'."),
+        (
+            ["trees", "--augmentation", "turns"],
+            "--augmentation must be one of 'none', 'flips', 'dihedral', got 'turns'.",
+        ),
         (["trees", "--class-weight", "bark=a"], "--class-weight must be such as rare=5,other=1, got 'bark=a'"),
-        (["trees", "--class-weight", "oak=2"], "--class-weight names labels that are not in y: ['oak']."),
-        (["trees", "--device", "abacus"], "device must be 'auto' or an available device ("),
+        (["trees", "--class-weight", "oak=2"], "--class-weight names labels that no image has: ['oak']."),
+        (["trees", "--device", "abacus"], "--device must be 'auto' or an available device ("),
         (["trees", "-o", "empty"], "empty is a folder; give the name of a file."),
         (["parts.csv"], "has a split with the names fold1, but train, val and test are needed"),
         (["tests.csv"], "has a split without training images"),

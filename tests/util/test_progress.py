@@ -81,6 +81,16 @@ def test_a_step_is_told_only_if_it_takes_long(clock, capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_short_steps_one_after_the_other_are_not_silent_together(clock, capsys):
+    for start, title in ((100, "gallery"), (101.5, "report"), (150, "later")):
+        clock.now = start
+        with progress.LogLines(Console(stderr=True), lambda seconds, title=title: f"{title}: {seconds:g} s") as lines:
+            clock.now += 1.5
+            lines.beat()
+    # Nothing was written for 3 s. "later" does not follow at once, so its silence starts anew.
+    assert capsys.readouterr().err == "report: 1.5 s\n"
+
+
 def test_an_epoch_bar_counts_rounds_and_parts_of_them(clock, capsys):
     with progress.epoch_progress("Training", 4, visible=True) as bar:
         clock.now += 1.5  # encoding

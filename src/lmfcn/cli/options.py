@@ -25,8 +25,9 @@ _OPTIONS = {
     "n_jobs": "--jobs",
     "validation_fraction": "--holdout",
     "group_column": "--groups",
+    "coverage": "--set",
     **{name: f"--{name}" for name in ("color", "size", "network", "weights", "epochs", "strategy", "recipe", "device")},
-    **{name: f"--{name}" for name in ("augmentation", "passes")},
+    **{name: f"--{name}" for name in ("augmentation", "passes", "window", "stride", "reject")},
     **{
         name: f"--{name.replace('_', '-')}"
         for name in ("refit_epochs", "latent_dim", "class_weight", "learning_rate", "batch_size")
@@ -34,12 +35,17 @@ _OPTIONS = {
 }
 """Options of the command line by the name of the Python parameter."""
 
-_PHRASES = {"call fit again with the same data, parameters and": "run the same command again with"}
+_PHRASES = {
+    "call fit again with the same data, parameters and": "run the same command again with",
+    " or a lmfcn.Recipe": "",
+}
 _WITH_VALUE = re.compile(
     r"""(?<![\w.'"/-])(?P<name>[a-z_]+)=(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<plain>[^\s'",;()]*[^\s'",;().]))"""
     r"""(?:\ or\ ['"](?P<other>\w+)['"])?"""
 )
 _BARE = re.compile(r"""(?<![\w.'"/-])([a-z]+(?:_[a-z]+)+)(?![\w'"/=(])""")
+_SUBJECT = re.compile(r"^([a-z]+)(?= must )")
+"""A parameter whose name is also an everyday word, at the start of a sentence about it."""
 
 
 def name_options(text: str, known: Collection[str] = tuple(_OPTIONS.values())) -> str:
@@ -64,7 +70,7 @@ def name_options(text: str, known: Collection[str] = tuple(_OPTIONS.values())) -
         option = _OPTIONS.get(found[1])
         return option if option is not None and option in known else found[0]
 
-    return _BARE.sub(bare, _WITH_VALUE.sub(with_value, text))
+    return _SUBJECT.sub(bare, _BARE.sub(bare, _WITH_VALUE.sub(with_value, text)))
 
 
 def _check_exists(context: Context, path: Path) -> Path:

@@ -242,7 +242,10 @@ def _print_notes(console: CommandConsole, parts: "SplitImages", holdout: float, 
     for error in parts.left_out:
         console.note(f"Left out: {error}")
     if parts.duplicates.sentence:
-        console.note(f"Note: {parts.duplicates.sentence} {MAY_BE_SPLIT if split_duplicates else KEPT_TOGETHER}")
+        # A split that came with the images is used as it is; what it separates is noted below.
+        own_split = parts.validation is None and parts.test is None
+        fate = MAY_BE_SPLIT if split_duplicates else KEPT_TOGETHER
+        console.note(f"Note: {parts.duplicates.sentence} {fate if own_split else ''}".rstrip())
     for note in parts.notes:
         console.note(f"Note: {note}")
 
@@ -269,16 +272,15 @@ def _print_result(console: CommandConsole, trained: "TrainedModel", seconds: flo
     for message in trained.notes[len(trained.parts.notes) :]:
         console.note(f"Note: {name_options(message)}")
     classifier, evaluated = trained.classifier, trained.best_evaluated
-    if not console.quiet and evaluated is not None:
+    if evaluated is not None:
         print_accuracy(console, evaluated.evaluation, f"{evaluated.part} image")
         if evaluated.copies is not None:
             console.print_result(
                 evaluated.copies.sentence(evaluated.accuracy_without_copies, f"{evaluated.part} image")
             )
-    if not console.quiet:
-        n_images = len(trained.parts.train) + len(trained.parts.validation or ())
-        support = f"{format_count(len(classifier.support_), 'support vector')} of {format_count(n_images, 'image')}"
-        console.print_result(f"{support}, {_epochs(classifier)}, {seconds:.0f} seconds")
+    n_images = len(trained.parts.train) + len(trained.parts.validation or ())
+    support = f"{format_count(len(classifier.support_), 'support vector')} of {format_count(n_images, 'image')}"
+    console.print_result(f"{support}, {_epochs(classifier)}, {seconds:.0f} seconds")
     score = trained.epoch_score
     if score is not None and evaluated is not None and evaluated is trained.held_out:
         accuracy = evaluated.evaluation.balanced_accuracy.value

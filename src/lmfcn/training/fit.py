@@ -199,7 +199,7 @@ def _weights_by_class(class_weight: Any, classes: np.ndarray) -> np.ndarray | No
         return None
     unknown = set(class_weight) - set(classes.tolist())
     if unknown:
-        raise ValueError(f"class_weight names labels that are not in y: {sorted(unknown, key=str)}.")
+        raise ValueError(f"class_weight names labels that no image has: {sorted(unknown, key=str)}.")
     return np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
 
 

@@ -4,6 +4,7 @@ Nothing is silent for more than two seconds: bars refresh themselves, and a thre
 terminal, also while nothing advances.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -73,7 +74,8 @@ class LogLines:
 
     def __init__(self, console: Console, describe: Callable[[float], str]) -> None:
         self._console, self._describe = console, describe
-        self._start = self._last = time.monotonic()
+        self._start = time.monotonic()
+        self._last = _last_line_before(self._start)
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._beat_until_ended, daemon=True)
 
@@ -86,6 +88,7 @@ class LogLines:
     ) -> None:
         self._ended.set()
         self._thread.join()
+        _PREVIOUS.update(ended=time.monotonic(), last_line=self._last)
 
     def write(self, line: str | None = None) -> None:
         """Write a line now; without one, the line that describes the present."""
@@ -104,6 +107,16 @@ class LogLines:
     def _beat_until_ended(self) -> None:
         while not self._ended.wait(_SECONDS_BETWEEN_BEATS):
             self.beat()
+
+
+_PREVIOUS = {"ended": -math.inf, "last_line": -math.inf}
+"""When the previous lines ended, and when its last one was written: two short steps may be a long silence."""
+
+
+def _last_line_before(start: float) -> float:
+    """Return since when it has been silent, for lines that start now."""
+    follows = 0 <= start - _PREVIOUS["ended"] < _SECONDS_BETWEEN_BEATS
+    return _PREVIOUS["last_line"] if follows else start
 
 
 class TimeLeft:
