@@ -90,7 +90,7 @@ def whole_view(sizes: np.ndarray) -> View:
 
     Examples
     --------
-    >>> whole_view(np.array([[200, 200], [480, 640]])).reduction, whole_view(np.array([[64, 64]])).reduction
+    >>> whole_view(np.array([[200, 200]])).reduction, whole_view(np.array([[64, 64]])).reduction
     (4, 1)
     """
     side = float(np.sqrt(np.median(sizes.prod(axis=1))))
