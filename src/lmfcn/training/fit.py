@@ -28,6 +28,7 @@ from lmfcn.training.final_svm import (
     SHRINKAGES,
     FinalSVM,
     SVMCandidate,
+    cross_validate,
     fit_final_svm,
     svm_candidates,
 )
@@ -299,7 +300,8 @@ def _choose_shrinkage(frozen: FrozenStart, options: FitOptions) -> float:
     labels = torch.from_numpy(numbers).to(options.device)
     weights = image_weights(options, labels)
     rules = [rule for value in SHRINKAGES for rule in svm_candidates(options.recipe, weights, value)]
-    return fit_final_svm(torch.cat(rows), labels, folds, options.recipe, rules).rule.shrinkage
+    rule, _ = cross_validate(torch.cat(rows), labels, folds, options.recipe, rules)
+    return rule.shrinkage
 
 
 def _held_out(final: FinalSVM, rows: "_EncodedImages", model: TextureModel) -> HeldOut:
