@@ -64,8 +64,8 @@ def check_network(network: Any) -> Any:
             f"input_size of the network must be at least its step, got {getattr(network, 'input_size', 224)} and"
             f" {getattr(network, 'step', 32)}."
         )
-    for part, usual in _USUAL.items():
-        _per_channel(network, part, usual)
+    for part, default in _USUAL.items():
+        _per_channel(network, part, default)
     return network
 
 
