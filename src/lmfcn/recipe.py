@@ -146,8 +146,8 @@ class Recipe:
         Share of the learning rate that is left at the end of a cosine schedule.
     weight_decay : float, default=0.01
     precision : {"auto", "float32", "bfloat16"}, default="auto"
-        Number format of the convolutions in training. "auto" is float32 for now. The finished model always computes in
-        float32.
+        Number format of the convolutions in training. "auto" is bfloat16 where the processor has instructions for it,
+        which takes two thirds of the time, else float32. The finished model always computes in float32.
     whiten : bool, default=True
         Whether the final SVM sees latents whitened within classes.
     refit : bool, default=True
@@ -251,6 +251,7 @@ class Recipe:
             learning_rate=0.1,
             final_rate=0.1,
             weight_decay=0.1,
+            precision="float32",
             whiten=False,
             refit=False,
         )

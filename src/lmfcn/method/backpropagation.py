@@ -72,7 +72,7 @@ class Descent:
         self.recipe = recipe
         self.generator = generator
         self.map_bytes = map_bytes
-        self.bfloat16 = uses_bfloat16(recipe.precision)
+        self.bfloat16 = uses_bfloat16(recipe.precision, labels.device)
         self.head = Head(network.n_latents, labels) if recipe.head_weight else None
         rate, decay = recipe.learning_rate, recipe.weight_decay
         learnt = [weight for weight in network.parameters() if weight.requires_grad]

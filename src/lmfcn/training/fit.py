@@ -33,6 +33,7 @@ from lmfcn.training.final_svm import (
     SHRINKAGES,
     FinalSVM,
     SVMCandidate,
+    cross_validate,
     fit_final_svm,
     svm_candidates,
 )
@@ -382,11 +383,11 @@ def _choose_description(candidates: Sequence[Beside], data: TrainingData, option
     weights = image_weights(options, labels)
     rules = [rule for value in SHRINKAGES for rule in svm_candidates(options.recipe, weights, value)]
     found = [
-        fit_final_svm(features.of_parts(len(parts)), labels, folds, options.recipe, rules) for features in candidates
+        cross_validate(features.of_parts(len(parts)), labels, folds, options.recipe, rules) for features in candidates
     ]
-    scores = torch.stack([final.held_out_scores for final in found])
-    chosen = select_most_likely(scores, labels[found[0].held_out]) if scores.shape[1] else 0
-    return chosen, found[chosen].rule.shrinkage
+    scores = torch.stack([held_out for _, held_out in found])
+    chosen = select_most_likely(scores, labels[folds != NEVER_HELD_OUT]) if scores.shape[1] else 0
+    return chosen, found[chosen][0].shrinkage
 
 
 def _held_out(final: FinalSVM, rows: "_EncodedImages", model: TextureModel) -> HeldOut:
