@@ -377,15 +377,22 @@ class FCNMapper(Mapper):
 
     def grid(self, size: tuple[int, int], window: int, stride: int) -> MapGrid:
         """Return the grid of windows in an image of some height and width; refuse sizes that do not fit."""
-        # A convolution reaches one position further, and so does the pooling after a hidden one.
-        reach = sum(2 * 2**block for block in range(self._depth)) + 2**self._depth
-        return MapGrid(*size, window, stride, self._step, reach * self._reduction)
+        return MapGrid(*size, window, stride, self._step, self._reach)
 
     def default_window(self, size: tuple[int, int] | None) -> int:
-        """Return the side of windows for a model whose training images had this size; 64 if they had several."""
+        """Return the side of windows for a model whose training images had this size; 64 if they had several.
+
+        More if the networks reduce their images so much that they need more around every position.
+        """
         if size is None:
-            return max(USUAL_WINDOW, self._step)
+            return -(-max(USUAL_WINDOW, 2 * self._reach) // self._step) * self._step
         return max(1, min(size) // self._step) * self._step
+
+    @property
+    def _reach(self) -> int:
+        """Pixels on either side of a position of the coarsest maps that it depends on."""
+        # A convolution reaches one position further, and so does the pooling after a hidden one.
+        return (sum(2 * 2**block for block in range(self._depth)) + 2**self._depth) * self._reduction
 
     @property
     def _step(self) -> int:

@@ -139,29 +139,31 @@ class Descent:
     def _latents(self, images: Images, batch: np.ndarray, device: torch.device) -> Tensor:
         """Return the latents (b, n_latents) of a batch in train mode; a whole set that is too large goes in pieces."""
         with convolutions_in(bfloat16=self.bfloat16, device=device):
+            shown = self._shown(images, batch)
             # The memory of a mini-batch is the user's choice, by its size; pieces would only make it slower.
             if self.recipe.batch_size == "all":
-                height, width = take(images, batch[:1]).shape[1:3]
+                height, width = shown(slice(1)).shape[1:3]
                 n_fitting = max(1, self.map_bytes // bytes_per_image(self.network, height, width))
                 if len(batch) > n_fitting:
                     kind, square = self.recipe.augmentation, height == width
                     augmentation = Augmentation(len(batch), kind, self.generator, square=square)
 
                     def pixels(part: slice) -> Tensor:
-                        return augmentation.apply(to_batch(take(images, batch[part]), device), part)
+                        return augmentation.apply(to_batch(shown(part), device), part)
 
                     return latents_in_pieces(self.network, pixels, len(batch), n_fitting)
-            shown = augment(to_batch(self._shown(images, batch), device), self.recipe.augmentation, self.generator)
-            latents: Tensor = self.network(shown)
+            latents: Tensor = self.network(
+                augment(to_batch(shown(slice(None)), device), self.recipe.augmentation, self.generator)
+            )
             return latents
 
-    def _shown(self, images: Images, batch: np.ndarray) -> np.ndarray:
-        """Return the pixels (b, h, w, c) of a batch: whole images of one size, or a random crop of each."""
+    def _shown(self, images: Images, batch: np.ndarray) -> Callable[[slice], np.ndarray]:
+        """Return what gives the pixels (b, h, w, c) of a part of a batch: whole images, or a random crop of each."""
         if self.crop_size is None:
-            return take(images, batch)
-        return random_crops(
-            (take(images, batch[i : i + 1])[0] for i in range(len(batch))), self.crop_size, self.generator
-        )
+            return lambda part: take(images, batch[part])
+        # Drawn once: a batch in pieces asks for the same pixels several times.
+        crops = random_crops((take(images, batch[[i]])[0] for i in range(len(batch))), self.crop_size, self.generator)
+        return lambda part: crops[part]
 
     def _loss(self, latents: Tensor, images: Tensor, space: LatentSpace) -> Tensor:
         loss = latents.new_zeros(())

@@ -353,7 +353,7 @@ def _start_frozen(data: TrainingData, network: nn.Module, options: FitOptions) -
 
 def _choose_view(data: TrainingData, options: FitOptions) -> View:
     """Return what is shown in training: as the recipe says, or what tells more before training."""
-    sizes, crop = image_sizes(data.train.images), options.recipe.crop_size
+    sizes, crop = image_sizes(all_images(data)), options.recipe.crop_size
     if crop is not None and crop != "auto":
         return View(1, crop)
     whole = whole_view(sizes) if options.recipe.scales > 1 else WHOLE
@@ -364,7 +364,7 @@ def _choose_view(data: TrainingData, options: FitOptions) -> View:
     networks = (_untrained(data, options, whole.reduction), _untrained(data, options, 1))
     for network in networks:
         network.reduction = 1
-    more = crop_tells_more(data.train, networks, TRAINED_SIDE, folds, options.device)
+    more = crop_tells_more(data.train, networks, whole, TRAINED_SIDE, folds, options.device)
     return View(1, TRAINED_SIDE) if more else whole
 
 
@@ -419,7 +419,8 @@ def calibrated(final: FinalSVM, labels: Tensor, prior_shift: float, *, held_out:
 
 def untrained_networks(data: TrainingData, options: FitOptions) -> list[TextureFCN]:
     """Return the initial network at every scale: its latents are moments of the maps of all its layers."""
-    scales = description_scales(image_sizes(data.train.images), options.recipe.scales)
+    # A validation image that is smaller than all others must survive the reduction too.
+    scales = description_scales(image_sizes(all_images(data)), options.recipe.scales)
     return [_untrained(data, options, reduction) for reduction in scales]
 
 
