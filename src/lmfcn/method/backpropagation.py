@@ -71,6 +71,7 @@ class Descent:
         self.generator = generator
         self.map_bytes = map_bytes
         self.bfloat16 = uses_bfloat16(recipe.precision)
+        self.extra_losses: list[Callable[[Tensor, Tensor], Tensor]] = []  # of latents and labels, set by callbacks
         self.head = Head(network.n_latents, labels) if recipe.head_weight else None
         rate, decay = recipe.learning_rate, recipe.weight_decay
         weights: list[dict[str, Any]] = [{"params": list(network.parameters()), "factor": 1.0}]
@@ -160,6 +161,8 @@ class Descent:
         supports = torch.isin(images, space.svm.support)
         if self.head is not None and bool(supports.any()):
             loss = loss + self.recipe.head_weight * self.head(latents[supports], self.labels[images[supports]])
+        for extra_loss in self.extra_losses:
+            loss = loss + extra_loss(latents, self.labels[images])
         return loss
 
     def _batches(self, images: Images, moved: np.ndarray) -> Iterator[np.ndarray]:
