@@ -139,8 +139,9 @@ class TrunkMapper(Mapper):
         for network in self._members:
             yield from network.maps(trained)
 
-    def _predict(self, latents: Tensor) -> np.ndarray:
-        return super()._predict(self._with_deviations(latents) if self._keep_trunk else latents)
+    def _predict(self, latents: Tensor, *, typicality: bool) -> np.ndarray:
+        known = self._with_deviations(latents) if self._keep_trunk else latents
+        return super()._predict(known, typicality=typicality)
 
     def _with_deviations(self, means: Tensor) -> Tensor:
         """Return latents (..., phi) of means over windows, with standard deviations in place of means of squares."""
