@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from lmfcn import __version__
 from lmfcn.cli.audit import audit
+from lmfcn.cli.card import card
 from lmfcn.cli.compare import compare
 from lmfcn.cli.demo import demo
 from lmfcn.cli.evaluate import evaluate
@@ -76,6 +77,7 @@ _add(serve, "Serve a web page that predicts and explains.")
 _add(map_image, "Map the textures in an image of any size.", "map")
 _add(export, "Write a model as ONNX or torch.export file.")
 _add(info, "Describe a model.")
+_add(card, "Write a model card.")
 _GROUP = typer.main.get_command(app)
 
 

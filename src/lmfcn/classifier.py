@@ -1,5 +1,6 @@
 """The scikit-learn face of the method: checks what it is given, then delegates."""
 
+import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -8,7 +9,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags
+from sklearn.utils import Tags, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -18,6 +19,7 @@ from lmfcn.data.training_data import TrainingData
 from lmfcn.method.epoch import Callback
 from lmfcn.method.history import TrainingWarning
 from lmfcn.model_file import save
+from lmfcn.model_html import model_html
 from lmfcn.networks.registry import TEXTURE_FCN, NetworkName, describe_network, find_network
 from lmfcn.recipe import RECIPES, Recipe, RecipeName, Strategy, change, find_recipe, override
 from lmfcn.training.checkpoints import Checkpoints
@@ -128,6 +130,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         when there is no test set.
     recipe_ : Recipe
         The recipe of this fit, with all overrides and every "auto" resolved.
+    fit_seconds_ : float
+        Time of the fit by the clock.
     n_features_in_ : int
         Columns of X if it came as rows, else the channels of its images.
 
@@ -216,6 +220,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         callbacks : sequence of Callback, optional
             Follow the training, or stop it; not with several worker processes.
         """
+        start = time.perf_counter()
         recipe = self.recipe_with_overrides()
         network = find_network(self.network, self.weights)
         check_jobs(self.n_jobs)
@@ -241,6 +246,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         with use_threads(options.threads.process):
             fitted = fit_model(data, options)
         self._store(fitted, data, {**record, "threads": options.threads.process})
+        self.fit_seconds_ = time.perf_counter() - start
         for message in notes + fitted.messages:
             warnings.warn(message, TrainingWarning, stacklevel=2)
         return self
@@ -296,9 +302,19 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         """
         return self._model.predict_set(self._rows(X), coverage)
 
-    def predict_or_reject(self, X: Any, confidence: float = 0.9, rejected: Any = None) -> np.ndarray:
-        """Return labels (n,) where the probability is at least `confidence`, and `rejected` elsewhere."""
-        return self._model.predict_or_reject(self._rows(X), confidence, rejected)
+    def predict_or_reject(
+        self, X: Any, confidence: float = 0.9, rejected: Any = None, false_alarms: float | None = None
+    ) -> np.ndarray:
+        """Return labels (n,), or `rejected` where the probability is below `confidence`.
+
+        With `false_alarms`, images that look like none of the classes are rejected too, and about this share of the
+        others: see `TextureModel.predict_or_reject`.
+        """
+        return self._model.predict_or_reject(self._rows(X), confidence, rejected, false_alarms)
+
+    def typicality(self, X: Any) -> np.ndarray:
+        """Return how usual every image (n,) is among images of the known classes: see `TextureModel.typicality`."""
+        return self._model.typicality(self._rows(X))
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the features (n, n_features) that the final SVM is fitted on.
@@ -311,6 +327,16 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file; `lmfcn.load` reads it, without scikit-learn and without risk."""
         save(self._model, path)
+
+    def _repr_html_inner(self) -> str:
+        """Return what a notebook shows: of a fitted classifier its model, with scikit-learn's list of parameters."""
+        parameters: str = estimator_html_repr(self)
+        if not hasattr(self, "model_"):
+            return parameters
+        return model_html(self.model_, type(self).__name__, self.fit_seconds_, parameters)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_inner()}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

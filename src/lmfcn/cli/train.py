@@ -57,6 +57,20 @@ def train(
             rich_help_panel=_DATA,
         ),
     ] = False,
+    regions: Annotated[
+        Path | None,
+        Option(
+            "--regions",
+            metavar="FILE",
+            help="GeoJSON of QuPath: train on tiles of the annotated regions of DATA, a large image or slide.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    tile: Annotated[int, Option(min=8, metavar="PIXELS", help="Side of these tiles.", rich_help_panel=_DATA)] = 64,
+    resolution: Annotated[
+        float | None,
+        Option(metavar="MICROMETRES", help="Pixel size of these tiles; by default the file's.", rich_help_panel=_DATA),
+    ] = None,
     size: Annotated[
         int | None, Option(min=8, metavar="PIXELS", help="Side to which all images are resized.", rich_help_panel=_DATA)
     ] = None,
@@ -144,7 +158,8 @@ def train(
     """Train on your own images; write a model, a report on its accuracy, and a gallery for explanations.
 
     A split or groups in DATA are used: test images are only tested on, images of one group stay together, and so do
-    near-identical images. Ctrl-C stops training, writes the model of the selected epoch and exits with code 130;
+    near-identical images. With --regions DATA is one large image, and every annotation is a
+    group. Ctrl-C stops training, writes the model of the selected epoch and exits with code 130;
     pressed again, it stops without a model. With --checkpoint the same command continues.
 
     While training, the epoch score selects the epoch: the balanced accuracy on the validation images of an SVM that is
@@ -178,7 +193,7 @@ def train(
     )
     # Values that contradict each other are refused before anything is read.
     override(changed_recipe, {"epochs": epochs, "latent_dim": latent_dim, "strategy": strategy})
-    source = Source(data, size, cast("Color", color), groups, skip_bad, groups_from)
+    source = Source(data, size, cast("Color", color), groups, skip_bad, groups_from, regions, tile, resolution)
     with create_folder(output.parent), create_folder((page or output).parent):
         for file in filter(None, (output, page)):
             check_writable(file)

@@ -73,6 +73,7 @@ class Descent:
         self.generator = generator
         self.map_bytes = map_bytes
         self.bfloat16 = uses_bfloat16(recipe.precision, labels.device)
+        self.extra_losses: list[Callable[[Tensor, Tensor], Tensor]] = []  # of latents and labels, set by callbacks
         self.head = Head(network.n_latents, labels) if recipe.head_weight else None
         rate, decay = recipe.learning_rate, recipe.weight_decay
         learnt = [weight for weight in network.parameters() if weight.requires_grad]
@@ -173,6 +174,8 @@ class Descent:
         supports = torch.isin(images, space.svm.support)
         if self.head is not None and bool(supports.any()):
             loss = loss + self.recipe.head_weight * self.head(latents[supports], self.labels[images[supports]])
+        for extra_loss in self.extra_losses:
+            loss = loss + extra_loss(latents, self.labels[images])
         return loss
 
     def _batches(self, images: Images, moved: np.ndarray) -> Iterator[np.ndarray]:

@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -100,6 +101,14 @@ class Callback:
     def on_batch_end(self, training: "Training", share: float) -> None:
         """After every optimiser step; `share` tells how much of the epoch's back-propagation is done, up to 1."""
 
+    def extra_loss(self, training: "Training", latents: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG002
+        """Return a term of your own to add to the loss of an optimiser step; nothing by default.
+
+        `latents` (b, n_latents) are those of a batch in train mode, `labels` (b,) its class numbers. A training that is
+        resumed asks again, and does not check that the term is the same.
+        """
+        return latents.new_zeros(())
+
     def on_epoch_end(self, training: "Training", record: EpochRecord, space: LatentSpace) -> None:
         """After every epoch, with its record and its latent space; `training.history` ends with the record."""
 
@@ -163,6 +172,8 @@ class Training:
         self.phase = phase
         self.first_epoch = first_epoch
         self.descent = Descent(network, problem.labels, recipe, generator, map_bytes, problem.crop_size)
+        with_term = [callback for callback in self.callbacks if type(callback).extra_loss is not Callback.extra_loss]
+        self.descent.extra_losses = [partial(callback.extra_loss, self) for callback in with_term]
         self.history: History[EpochRecord] = History()
         self.stop_reason: str | None = None
 

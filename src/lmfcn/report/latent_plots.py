@@ -39,10 +39,22 @@ _LONGEST_NAME = 40
 
 def latent_figure(latents: np.ndarray, numbers: np.ndarray, classes: Sequence[str], support: np.ndarray) -> Figure:
     """Draw latents (n, n_latents) in their two directions of largest variance, support vectors larger."""
+    figure = new_figure(7.5, 5.2)
+    draw_latents(figure.subplots(), first_directions(latents), numbers, classes, support)
+    return figure
+
+
+def first_directions(latents: np.ndarray) -> np.ndarray:
+    """Return latents (n, n_latents) in their two directions of largest variance, (n, 2)."""
     centred = latents - latents.mean(axis=0)
     points = centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T
-    figure = new_figure(7.5, 5.2)
-    axes = figure.subplots()
+    return np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
+
+
+def draw_latents(
+    axes: Axes, points: np.ndarray, numbers: np.ndarray, classes: Sequence[str], support: np.ndarray
+) -> None:
+    """Draw points (n, 2) in the colours of their classes, support vectors larger, and the legend below the axes."""
     sizes = np.full(len(points), 14.0)
     sizes[support] = 55.0
     for number, label in enumerate(drawable(classes, _LONGEST_NAME)):
@@ -54,9 +66,8 @@ def latent_figure(latents: np.ndarray, numbers: np.ndarray, classes: Sequence[st
     if len(classes) <= _MOST_NAMED:
         # Below the plot, where long names cover no point.
         columns = 1 if max(map(len, classes)) > _LONGEST_NAME // 2 else 3
-        figure.legend(fontsize=8, frameon=False, ncols=columns, loc="outside lower center")
+        axes.figure.legend(fontsize=8, frameon=False, ncols=columns, loc="outside lower center")
     tidy(axes)
-    return figure
 
 
 _MOST_POINTS, _MOST_NAMES = 1000, 24

@@ -19,6 +19,7 @@ from lmfcn.method.kernel_svm import (
     rbf_kernel,
     squared_distances,
 )
+from lmfcn.model import class_centres, nearest_centre
 from lmfcn.recipe import Recipe
 from lmfcn.training.calibration import select_most_likely
 
@@ -244,6 +245,8 @@ class FinalSVM:
         Rows that were scored by SVMs that had not learnt from them.
     held_out_scores : Tensor (m, n_scores)
         Each from an SVM, and under a rule, that its image had no part in.
+    held_out_distances : Tensor (m,) or None
+        Squared distance of each held-out image to the nearest class centre, likewise; None if there is only a kernel.
     """
 
     decision: Decision
@@ -251,6 +254,7 @@ class FinalSVM:
     rule: SVMCandidate
     held_out: Tensor
     held_out_scores: Tensor
+    held_out_distances: Tensor | None = None
 
 
 def fit_final_svm(
@@ -279,7 +283,8 @@ def fit_final_svm(
     gamma = space.gamma * rule.gamma_factor
     svm = rule.fit(rbf_kernel(space.squared, gamma), labels)
     decision = Decision(space.scale, gamma, space.latents[svm.support], svm.coefficients, svm.intercepts)
-    return FinalSVM(decision, svm.support, rule, (folds != NEVER_HELD_OUT).nonzero()[:, 0], scores)
+    held_out = (folds != NEVER_HELD_OUT).nonzero()[:, 0]
+    return FinalSVM(decision, svm.support, rule, held_out, scores, spaces.distances(rule, folds)[held_out])
 
 
 def cross_validate(
@@ -307,6 +312,7 @@ class _Spaces:
         self._plain: _Space | None = None
         self._last: tuple[float, Tensor] | None = None
         self._scatters: dict[bytes, ScatterOfFew] = {}
+        self._distances: dict[SVMCandidate, Tensor] = {}
 
     def choose(self, candidates: Sequence[SVMCandidate], folds: Tensor) -> tuple[SVMCandidate, Tensor]:
         """Return the best candidate by cross-validation, and the scores of the held-out images."""
@@ -326,11 +332,28 @@ class _Spaces:
         """Return the kernel (n, n) of a rule; plain ones with the same gamma share theirs if they come in a row."""
         if rule.whiten:
             space = self.of(rule, part)
+            self._measure_distances(rule, space, part)
             return rbf_kernel(space.squared, space.gamma * rule.gamma_factor)
         if self._last is None or self._last[0] != rule.gamma_factor:
             self._last, space = None, self.of(rule)
             self._last = rule.gamma_factor, rbf_kernel(space.squared, space.gamma * rule.gamma_factor)
         return self._last[1]
+
+    def distances(self, rule: SVMCandidate, folds: Tensor) -> Tensor:
+        """Return the squared distance (n,) of each image of a fold to the nearest class centre of the other folds.
+
+        Those of whitened latents were measured when the kernel of each fold was asked for.
+        """
+        for fold in () if rule.whiten else folds[folds != NEVER_HELD_OUT].unique().tolist():
+            self._measure_distances(rule, self.of(rule), (folds != fold).nonzero()[:, 0])
+        return self._distances.get(rule, torch.zeros(len(folds), dtype=torch.float64))
+
+    def _measure_distances(self, rule: SVMCandidate, space: _Space, part: Tensor) -> None:
+        known = torch.zeros(len(self._labels), dtype=torch.bool)
+        known[part.cpu()] = True
+        features = to_cpu_double(space.latents)
+        found = self._distances.setdefault(rule, torch.zeros(len(known), dtype=torch.float64))
+        found[~known] = nearest_centre(features[~known], class_centres(features[known], self._labels.cpu()[known]))
 
     def _measured(self, part: Tensor | None, shrinkage: float | None) -> _Space:
         """Return the space measured on a part of the images; a `shrinkage` of None leaves latents as they are."""

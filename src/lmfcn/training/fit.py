@@ -18,7 +18,16 @@ from lmfcn.method.epoch import Callback, Trained
 from lmfcn.method.history import EpochRecord, History
 from lmfcn.method.kernel_svm import Decision, class_numbers
 from lmfcn.method.network import TextureFCN
-from lmfcn.model import Calibration, HeldOut, Networks, TextureModel, probabilities
+from lmfcn.model import (
+    Calibration,
+    HeldOut,
+    Networks,
+    TextureModel,
+    TypicalDistances,
+    class_centres,
+    nearest_centre,
+    probabilities,
+)
 from lmfcn.networks.trunk import SMALLEST_SIDE, Trunk
 from lmfcn.recipe import Recipe
 from lmfcn.training.calibration import (
@@ -65,6 +74,8 @@ from lmfcn.util.packages import versions
 from lmfcn.util.progress import EpochBar, epoch_progress, step_progress
 
 N_FOLDS = 5
+MOST_CONFUSED = 50
+"""Classes of which a model file holds the confusion matrix."""
 FEW_IMAGES = 3
 """Classes with fewer training images are reported."""
 
@@ -122,10 +133,19 @@ class Fitted:
                 "n_images": len(self.held_out.numbers),
                 "balanced_accuracy": self.held_out.balanced_accuracy,
                 "seen_in_training": self.held_out.seen,
+                "confusion": _small_confusion(self.held_out),
             },
             "histories": _without_seconds([result.history for result in self.trained]),
             "closing_histories": _without_seconds(self.refit_histories),
         }
+
+
+def _small_confusion(held_out: HeldOut) -> list[list[int]] | None:
+    """Return the confusion matrix of few classes; that of many would be large, and nearly empty."""
+    if not len(held_out.numbers) or held_out.probabilities.shape[1] > MOST_CONFUSED:
+        return None
+    counts: list[list[int]] = held_out.confusion.tolist()
+    return counts
 
 
 def _without_seconds(histories: Sequence[History[EpochRecord]]) -> list[list[dict[str, Any]]]:
@@ -230,13 +250,31 @@ def fit_model(data: TrainingData, options: FitOptions) -> Fitted:
     held_out = data.validation is not None
     decision, calibration = calibrated(final, rows.labels, options.recipe.prior_shift, held_out=held_out)
     networks = Networks(members, start.trunk, keep_trunk=options.recipe.keep_untrained)
-    model = TextureModel(networks, decision, calibration, data.classes, start.model_form(members))
+    typical = _typical_distances(final, rows, options, held_out=held_out)
+    form = start.model_form(members)
+    model = TextureModel(networks, decision, calibration, data.classes, form, typical=typical)
     warnings = _class_warnings(data, final, rows.labels[final.held_out])
     messages = [result.message for result in (*trained, *(refitted or ())) if result.message] + list(warnings)
     support = rows.positions[final.support.cpu().numpy()]
     found = _held_out(final, rows, model)
     shown = options.view.describe()
     return Fitted(model, trained, refitted, support, final.rule.C, found, options.recipe, shown, messages)
+
+
+def _typical_distances(
+    final: FinalSVM, rows: "_EncodedImages", options: FitOptions, *, held_out: bool
+) -> TypicalDistances | None:
+    """Return the centres of what the model learnt from, and the distances of the images that were held out from them.
+
+    None without validation images: the networks know all others, which are closer than new images.
+    """
+    if not held_out or final.held_out_distances is None or not len(final.held_out_distances):
+        return None
+    features, labels = final.decision.scale.apply(rows.latents), rows.labels
+    if not options.recipe.refit:
+        n_learnt = len(rows) - len(final.held_out)
+        features, labels = features[:n_learnt], labels[:n_learnt]
+    return TypicalDistances.of(class_centres(features, labels), final.held_out_distances)
 
 
 def _train_and_decide(
@@ -490,7 +528,9 @@ def _final_svm(
         of_training = _fit(train, np.full(len(train), NEVER_HELD_OUT), options)
         decision, support = of_training.decision, of_training.support
     held_out = torch.arange(len(train), len(rows), device=options.device)
-    return FinalSVM(decision, support, rule, held_out, decision.scores(validation.latents)), rows
+    centres = class_centres(decision.scale.apply(train.latents), train.labels)
+    distances = nearest_centre(to_cpu_double(decision.scale.apply(validation.latents)), centres)
+    return FinalSVM(decision, support, rule, held_out, decision.scores(validation.latents), distances), rows
 
 
 def _refit_final_svm(

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from types import TracebackType
 
 from rich.console import Console
@@ -57,6 +58,19 @@ def format_seconds(seconds: float) -> str:
     if whole < 60:
         return f"{whole} s"
     return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def _console() -> Console:
+    """Return the console on standard error. In a notebook without ipywidgets it is plain: rich would warn."""
+    console = Console(stderr=True)
+    if console.is_jupyter and find_spec("ipywidgets") is None:
+        return Console(stderr=True, force_jupyter=False)
+    return console
+
+
+def _draws(console: Console) -> bool:
+    """Return whether a bar can move there."""
+    return console.is_terminal or console.is_jupyter
 
 
 class LogLines:
@@ -145,8 +159,8 @@ def item_progress(title: str, n_items: int, *, n_before: int = 0, visible: bool)
     An earlier run finished `n_before` of them, which are left out of the estimate of the remaining time. In log files
     there is a line at the start and then one now and then.
     """
-    console = Console(stderr=True)
-    if visible and not (console.is_terminal or console.is_jupyter):
+    console = _console()
+    if visible and not _draws(console):
         left, done = TimeLeft(n_items, n_before), n_before
 
         def line(seconds: float) -> str:
@@ -258,10 +272,10 @@ class _LogBar(EpochBar):
 @contextmanager
 def epoch_progress(title: str, n_epochs: int, *, visible: bool) -> Iterator[EpochBar]:
     """Show a bar over `n_epochs` on standard error while the block runs, if `visible`."""
-    console = Console(stderr=True)
+    console = _console()
     if not visible:
         yield EpochBar(title, n_epochs)
-    elif not (console.is_terminal or console.is_jupyter):
+    elif not _draws(console):
         log = _LogBar(title, n_epochs, console)
         with log.lines:
             yield log
@@ -284,8 +298,8 @@ def step_progress(title: str, *, visible: bool) -> Iterator[None]:
 
     A log file hears of it only if the step takes more than two seconds.
     """
-    console = Console(stderr=True)
-    if visible and not (console.is_terminal or console.is_jupyter):
+    console = _console()
+    if visible and not _draws(console):
         with LogLines(console, lambda seconds: f"{title}: {format_seconds(seconds)}"):
             yield
         return
@@ -301,8 +315,8 @@ def count_progress(title: str, *, visible: bool) -> Iterator[Callable[[], None]]
 
     In log files there is a line now and then.
     """
-    console = Console(stderr=True)
-    if visible and not console.is_terminal:
+    console = _console()
+    if visible and not _draws(console):
         number = 0
 
         def line(seconds: float) -> str:
