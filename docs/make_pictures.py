@@ -8,7 +8,7 @@ from PIL import Image
 
 from lmfcn import Callback, LMFCNClassifier, Recipe
 from lmfcn.data.arrays import as_generator
-from lmfcn.data.datasets import make_gaussians
+from lmfcn.data.gaussians import make_gaussians
 from lmfcn.method.anchors import LatentSpace
 from lmfcn.method.epoch import Training
 from lmfcn.method.history import EpochRecord
