@@ -136,13 +136,13 @@ def _table(number: int, lines: Sequence[Line]) -> dict[str, Any]:
     measured = [line for line in lines if line.runs]
     groups: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
-        groups.setdefault(line.row.printed.images, []).append(_row(line, best=line in _best(lines, line)))
+        groups.setdefault(line.row.task.images, []).append(_row(line, best=line in _best(lines, line)))
     return {
         "number": number,
         "title": TITLES[number],
         "sentence": summary_sentence(lines),
         "groups": groups,
-        "with_epochs": any(line.row.printed.epoch for line in lines),
+        "with_epochs": any(line.paper_epoch for line in lines),
         "accuracies": as_svg(paper_accuracy_plot(measured)) if measured else None,
     }
 
@@ -161,7 +161,7 @@ def _row(line: Line, *, best: bool) -> dict[str, Any]:
 
 def _best(lines: Sequence[Line], of: Line) -> list[Line]:
     """Return our best rows on the images of a row; none if there is only one."""
-    same = [line for line in lines if line.row.printed.images == of.row.printed.images and line.runs]
+    same = [line for line in lines if line.row.task.images == of.row.task.images and line.runs]
     scores = {id(line): line.scores("test")[1].split()[0] for line in same}
     return [line for line in same if len(same) > 1 and scores[id(line)] == max(scores.values())]
 
