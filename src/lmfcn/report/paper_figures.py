@@ -151,7 +151,8 @@ def _figure(picture: Picture, training: FigureTraining) -> tuple[Figure, int | N
         return training_curves(training.history, training.selected_epoch, training.test_balanced_accuracy), None
     epoch = illustrative_epoch(training.spaces)
     space = training.spaces[epoch]
-    return anchor_figure(space, training.labels, shared_limits([space]), picture.sv_close), epoch
+    any_class = picture.training == PAPER  # equation 6
+    return anchor_figure(space, training.labels, shared_limits([space]), picture.sv_close, any_class=any_class), epoch
 
 
 _OURS, _PAPER = "#56B4E9", "#D55E00"

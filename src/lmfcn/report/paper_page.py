@@ -9,6 +9,7 @@ import numpy as np
 
 from lmfcn.benchmark.comparison import runs_of
 from lmfcn.benchmark.paper.printed_tables import TITLES
+from lmfcn.benchmark.paper.profiles import PAPER
 from lmfcn.benchmark.paper.reproduced_tables import EXPLANATION, SUBSETS, Line, Outcome, summary_sentence
 from lmfcn.benchmark.runs import Run
 from lmfcn.benchmark.tasks import FRACTIONS
@@ -173,6 +174,7 @@ def _picture(picture: Picture, record: Mapping[str, Any], folder: Path) -> dict[
         "source": svg_address((folder / f"{picture.file}.svg").read_bytes()),
         "file": picture.file,
         "training": picture.training,
+        "own_class": picture.training != PAPER,  # equation 6 has support vectors of any class
         "record": record,
     }
 
