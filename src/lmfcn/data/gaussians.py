@@ -115,7 +115,8 @@ class _Drawing:
         across = np.arange(shape[1]) * np.cos(angle) + offset
         down = np.arange(shape[0]) * np.sin(angle)
         bands = np.floor(down[:, None] + across[None, :]).astype(np.int64)
-        return np.clip(self._with_noise(self.pattern[bands % len(self.pattern)], shape, mean, std), 0, 255)
+        levels: np.ndarray = self._with_noise(self.pattern[bands % len(self.pattern)], shape, mean, std)
+        return levels.clip(0, 255)
 
     def paper(self, shape: tuple[int, ...], mean: float, std: float, class_angle: float) -> np.ndarray:
         """Return an image (height, width, channels) of the paper, turned by an angle that has a part of its class."""

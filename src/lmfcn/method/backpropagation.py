@@ -214,7 +214,11 @@ def augment(pixels: Tensor, kind: str, generator: torch.Generator) -> Tensor:
 
 
 def back_propagate_terms(
-    descent: Descent, images: Images, space: LatentSpace, epoch: int, batch_done: Callable[[float], None]
+    descent: Descent,
+    images: Images,
+    space: LatentSpace,
+    epoch: int,
+    batch_done: Callable[[float], None] = lambda _: None,
 ) -> int:
     """Take the steps of an epoch for each term of the loss in turn; return how many images went through the network.
 

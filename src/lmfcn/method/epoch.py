@@ -222,8 +222,10 @@ class Training:
     def _encode_training_set(self, epoch: int) -> Tensor:
         device = self.problem.labels.device
         with convolutions_in(bfloat16=self.descent.bfloat16, device=device):
-            encoded = refresh_and_encode if self.recipe.batch_statistics == "refreshed" else encode
-            latents = encoded(self.network, self.problem.images, device)
+            if self.recipe.batch_statistics == "running":
+                latents = encode(self.network, self.problem.images, device)
+            else:
+                latents = refresh_and_encode(self.network, self.problem.images, device)
         if not bool(torch.isfinite(latents).all()):
             raise TrainingError(f"The latents are no longer finite in epoch {epoch}; try a smaller learning_rate.")
         if not bool(has_spread(latents.mean(dim=0), latents.std(dim=0, correction=0)).any()):

@@ -221,7 +221,9 @@ def as_csv(lines: Sequence[Line], profile: Profile) -> str:
 
 def _numbers(line: Line, subset: str) -> list[float | None]:
     summaries = (line.paper(subset), line.ours(subset))
-    pairs = [(None, None) if found is None else (found.mean, found.deviation) for found in summaries]
+    pairs: list[tuple[float | None, float | None]] = [
+        (None, None) if found is None else (found.mean, found.deviation) for found in summaries
+    ]
     return [*pairs[0], *pairs[1], line.difference(subset)]
 
 
