@@ -89,6 +89,7 @@ def test_tiles_of_stex_are_grouped_by_texture(tmp_path, name):
     assert np.unique(collection.groups, return_counts=True)[1].tolist() == [2, 2, 2, 2]
 
 
+@pytest.mark.filterwarnings("ignore:.*fewer images")
 def test_a_patient_of_breakhis_with_two_labels_is_one_group(breakhis):
     assert {code.partition("-")[0] for code in BREAKHIS.load(breakhis).groups} == {"14"}
     both = [

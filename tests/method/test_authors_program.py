@@ -46,7 +46,7 @@ def test_images_are_normalised_one_by_one_and_their_losses_added(problem, spaces
     for found, expected in zip(training.network.parameters(), network.parameters(), strict=True):
         assert torch.allclose(found.grad, expected.grad, rtol=1e-4, atol=1e-6)
     # The running averages have seen one class after the other.
-    order = moved[np.argsort(problem.labels[moved], kind="stable")]
+    order = moved[problem.labels[moved].argsort(stable=True)]
     by_class = copy.deepcopy(network).train()
     for layer in by_class.modules():
         if isinstance(layer, torch.nn.BatchNorm2d):
@@ -86,13 +86,23 @@ def test_latents_come_from_running_averages(problem):
     assert torch.equal(running.train_epoch(1)[1].latents, after)
 
 
-def test_too_few_anchors_are_filled_and_corrections_go_to_settled_images(spaces):
-    _, space = spaces
-    settled, anchors = set(space.svm.settled.tolist()), space.anchors
+def test_too_few_anchors_are_filled_and_corrections_go_to_settled_images():
+    labels = torch.arange(40) % 2
+    latents = torch.randn(40, 3, generator=torch.Generator().manual_seed(0)) + labels[:, None] * 1.5
+    recipe = replace(PROGRAM, sv_close=30, wr_close=1)
+    space = analyse_latents(latents, labels, recipe, Stopwatch())
+    anchors, settled = space.anchors, space.svm.settled
+    assert 0 < len(settled) < 30
+    assert anchors.support.valid.shape == (len(space.svm.support), 30)
     assert anchors.support.valid.all()
-    assert anchors.support.valid.shape == (len(space.svm.support), 5)
     assert anchors.n_without == 0
-    assert set(anchors.correction.anchor.ravel().tolist()) <= settled
+    allowed = analyse_latents(latents, labels, replace(recipe, fill_anchors=False), Stopwatch()).anchors.support
+    assert torch.equal(anchors.support.anchor[allowed.valid], allowed.anchor[allowed.valid])
+    assert not allowed.valid.all()
+    correction = anchors.correction
+    assert len(correction.moved) > 0
+    assert torch.isin(correction.anchor, settled).all()
+    assert torch.equal(labels[correction.anchor[:, 0]], labels[correction.moved])
 
 
 def test_the_last_epoch_counts(problem):
