@@ -63,14 +63,15 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+", default=[0])
     parser.add_argument("--size", type=int, default=128)
     parser.add_argument("--treatments", nargs="+", choices=list(TREATMENTS), default=list(TREATMENTS))
+    parser.add_argument("--descriptors", nargs="+", choices=list(DESCRIPTORS), default=list(DESCRIPTORS))
     options = parser.parse_args()
     for treatment in options.treatments:
-        for name, describe in DESCRIPTORS.items():
+        for name in options.descriptors:
             scores: dict[str, list[tuple[float, float]]] = {machine: [] for machine in MACHINES}
             for seed in options.seeds:
                 data = gaussians(Path(), seed, size=options.size, counts=(100, 1, 100), kind="paper")
                 train, test = (
-                    np.array([describe(TREATMENTS[treatment](np.asarray(image))) for image in part.images])
+                    np.array([DESCRIPTORS[name](TREATMENTS[treatment](np.asarray(image))) for image in part.images])
                     for part in (data.train, data.test)
                 )
                 for machine, make in MACHINES.items():

@@ -88,8 +88,8 @@ def test_latents_come_from_running_averages(problem):
 
 def test_too_few_anchors_are_filled_and_corrections_go_to_settled_images():
     labels = torch.arange(40) % 2
-    latents = torch.randn(40, 3, generator=torch.Generator().manual_seed(0)) + labels[:, None] * 1.5
-    recipe = replace(PROGRAM, sv_close=30, wr_close=1)
+    latents = torch.randn(40, 3, generator=torch.Generator().manual_seed(0)) + labels[:, None] * 1.2
+    recipe = replace(PROGRAM, sv_close=30, wr_close=1, C=1.0)
     space = analyse_latents(latents, labels, recipe, Stopwatch())
     anchors, settled = space.anchors, space.svm.settled
     assert 0 < len(settled) < 30
