@@ -16,7 +16,7 @@ from skimage import data
 
 from lmfcn import Callback, LMFCNClassifier, Recipe, displays
 from lmfcn.data.arrays import as_generator
-from lmfcn.data.datasets import make_gaussians
+from lmfcn.data.gaussians import make_gaussians
 from lmfcn.explain.gallery import Gallery
 from lmfcn.method.anchors import LatentSpace
 from lmfcn.method.epoch import Training

@@ -63,6 +63,7 @@ def test_the_default_recipe_by_hand():
         "wr_close": 1,
         "sh_close": 0,
         "fallback_anchors": True,
+        "fill_anchors": False,
         "correction_class": "own",
         "C": 10.0,
         "gamma": "scale",
@@ -79,6 +80,8 @@ def test_the_default_recipe_by_hand():
         "head_rate": 10.0,
         "augmentation": "flips",
         "batch_size": 32,
+        "step_per": "batch",
+        "batch_statistics": "refreshed",
         "passes": "auto",
         "optimizer": "adamw",
         "learning_rate": 0.001,
@@ -119,6 +122,7 @@ def test_the_paper_recipe_is_the_paper_with_its_authors_constants():
         "learning_rate": 0.1,
         "weight_decay": 0.1,
         "prior_shift": 0.0,
+        "precision": "float32",
         "whiten": False,
         "refit": False,
     }
@@ -126,6 +130,25 @@ def test_the_paper_recipe_is_the_paper_with_its_authors_constants():
     assert (paper.sv_close, paper.wr_close, paper.sh_close) == (5, 1, 0)
     assert (paper.distance, paper.gamma, paper.gamma_factor) == ("squared", "scale", 1.0)
     assert paper.for_data(2, 100, has_validation=True).n_epochs == 15
+
+
+def test_the_program_differs_from_the_paper_in_seven_values():
+    program, paper = asdict(Recipe.authors_program()), asdict(Recipe.paper())
+    assert {name: value for name, value in program.items() if value != paper[name]} == {
+        "epoch_selection": "last",
+        "fill_anchors": True,
+        "correction_class": "settled",
+        "distance": "euclidean",
+        "batch_size": "image",
+        "step_per": "term",
+        "batch_statistics": "running",
+    }
+
+
+def test_a_step_per_term_needs_a_loss_without_head():
+    assert refused(step_per="term") == (
+        'step_per="term" has no step for the head, got head_weight=1.0; set head_weight=0.'
+    )
 
 
 def test_both_recipes_are_those_of_the_tables_beside_the_paper():
@@ -154,14 +177,17 @@ def test_a_recipe_is_a_value():
 def test_recipes_by_name():
     assert find_recipe("default") == Recipe()
     assert find_recipe("paper") == Recipe.paper()
-    assert set(RECIPES) == {"default", "paper"}
+    assert find_recipe("authors-program") == Recipe.authors_program()
+    assert set(RECIPES) == {"default", "paper", "authors-program"}
     own = Recipe(passes=3)
     assert find_recipe(own) is own
 
 
 @pytest.mark.parametrize("recipe", ["papers", "", None, 5, {"passes": 3}, Recipe], ids=repr)
 def test_anything_else_is_no_recipe(recipe):
-    with pytest.raises(ValueError, match=r"^recipe must be 'default', 'paper' or a lmfcn\.Recipe, got ") as caught:
+    with pytest.raises(
+        ValueError, match=r"^recipe must be 'default', 'paper', 'authors-program' or a lmfcn\.Recipe, got "
+    ) as caught:
         find_recipe(recipe)
     assert str(caught.value).endswith(f"got {recipe!r}.")
 
@@ -169,25 +195,22 @@ def test_anything_else_is_no_recipe(recipe):
 CHOICES = {
     "strategy": "'joint', 'one-vs-all'",
     "first_filters": "'decorrelated', 'random'",
-    "epoch_selection": "'one-se', 'best'",
+    "epoch_selection": "'one-se', 'best', 'last'",
     "support_loss": "'contrast', 'pull'",
     "distance": "'squared', 'euclidean'",
     "distance_units": "'kernel', 'latent'",
-    "correction_class": "'own', 'any'",
+    "correction_class": "'own', 'any', 'settled'",
     "augmentation": "'none', 'flips', 'dihedral'",
+    "step_per": "'batch', 'term'",
+    "batch_statistics": "'refreshed', 'running'",
     "optimizer": "'adamw', 'adadelta'",
     "precision": "'auto', 'float32', 'bfloat16'",
     "deviations": "'auto', True, False",
     **dict.fromkeys(
         (
             "fixed_first",
-            "keep_untrained",
-            "standardize",
-            "balanced",
-            "fallback_anchors",
-            "whiten",
-            "refit",
-            "split_duplicates",
+            *("keep_untrained", "standardize", "balanced", "fallback_anchors", "fill_anchors"),
+            *("whiten", "refit", "split_duplicates"),
         ),
         "True, False",
     ),

@@ -76,8 +76,9 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         and shifts the final decision towards rare classes (`Recipe.prior_shift`), which does more for the balanced
         accuracy. It makes no difference to classes of equal size. Any other value replaces `Recipe.balanced` and
         `Recipe.prior_shift`.
-    recipe : {"default", "paper"} or Recipe, default="default"
-        Every other choice of the method. "paper" is the paper's own method, LMFCN (paper). Searches reach inside:
+    recipe : {"default", "paper", "authors-program"} or Recipe, default="default"
+        Every other choice of the method. "paper" is the paper's own method, LMFCN (paper); "authors-program" that of
+        its authors' published program, which learns little. Searches reach inside:
         `set_params(recipe__head_weight=0.5)`.
     validation_fraction : float, default=0.2
         Share of every class that is held out when `fit` gets no validation images: to select the epoch and to

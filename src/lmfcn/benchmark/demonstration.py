@@ -12,7 +12,7 @@ from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.network_training import NetworkRecord
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.arrays import as_generator
-from lmfcn.data.datasets import make_gaussians
+from lmfcn.data.gaussians import make_gaussians
 from lmfcn.method.anchors import LatentSpace
 from lmfcn.method.epoch import Callback, Training
 from lmfcn.method.history import EpochRecord, History

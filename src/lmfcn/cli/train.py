@@ -115,7 +115,12 @@ def train(
         str | None, Option(metavar="NAME", help="joint or one-vs-all.", rich_help_panel=_METHOD)
     ] = None,
     recipe: Annotated[
-        str, Option(metavar="NAME", help="default, or paper: the method of the paper.", rich_help_panel=_METHOD)
+        str,
+        Option(
+            metavar="NAME",
+            help="default, paper: the method of the paper, or authors-program.",
+            rich_help_panel=_METHOD,
+        ),
     ] = "default",
     class_weight: Annotated[
         str,

@@ -11,7 +11,7 @@ import numpy as np
 
 from lmfcn.data.collection import ImageCollection
 
-IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".jfif", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm"}
+IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".jfif", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".pnm"}
 _PART_OF_LIST = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".npz")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -108,14 +109,15 @@ class Descent:
             n_offered += len(batch)
             if not self._costs_anything(torch.from_numpy(batch).to(device), space):
                 continue  # a step without a gradient would still decay the weights and follow the momentum
-            loss = self._loss(self._latents(images, batch, device), torch.from_numpy(batch).to(device), space)
-            if not torch.isfinite(loss):
-                raise TrainingError(
-                    f"The loss became {loss.item()} in epoch {epoch}; try a smaller learning_rate"
-                    " (or a smaller sh_close, if it is not 0)."
-                )
             self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()
+            for part in self._parts(batch):
+                loss = self._loss(self._latents(images, part, device), torch.from_numpy(part).to(device), space)
+                if not torch.isfinite(loss):
+                    raise TrainingError(
+                        f"The loss became {loss.item()} in epoch {epoch}; try a smaller learning_rate"
+                        " (or a smaller sh_close, if it is not 0)."
+                    )
+                loss.backward()
             self.optimizer.step()
             n_images += len(batch)
             batch_done(n_offered / (self.recipe.n_passes * len(moved)))
@@ -178,10 +180,17 @@ class Descent:
             loss = loss + extra_loss(latents, self.labels[images])
         return loss
 
+    def _parts(self, batch: np.ndarray) -> list[np.ndarray]:
+        """Return what goes through the network at once: the batch, or each of its images by itself."""
+        return list(batch[:, None]) if self.recipe.batch_size == "image" else [batch]
+
     def _batches(self, images: Images, moved: np.ndarray) -> Iterator[np.ndarray]:
         size = len(moved) if self.recipe.batch_size == "all" else self.recipe.batch_size
         for _ in range(self.recipe.n_passes if len(moved) else 0):
-            if self.crop_size is None:
+            if size == "image":
+                # Class by class, as in the authors' program; running averages then remember the last class best.
+                yield moved[np.argsort(self.labels.cpu().numpy()[moved], kind="stable")]
+            elif self.crop_size is None:
                 yield from shuffled_batches(images, moved, size, self.generator)
             else:  # crops have one size, whatever the images have
                 order = torch.randperm(len(moved), generator=self.generator).numpy()
@@ -241,6 +250,29 @@ def random_crops(images: Iterable[np.ndarray], side: int, generator: torch.Gener
         top, left = (int(torch.randint(length - side + 1, (1,), generator=generator)) for length in image.shape[:2])
         crops.append(image[top : top + side, left : left + side])
     return np.stack(crops)
+
+
+def back_propagate_terms(
+    descent: Descent,
+    images: Images,
+    space: LatentSpace,
+    epoch: int,
+    batch_done: Callable[[float], None] = lambda _: None,
+) -> int:
+    """Take the steps of an epoch for each term of the loss in turn; return how many images went through the network.
+
+    All terms keep the anchors of the start of the epoch.
+    """
+    turns = [replace(space, anchors=anchors) for anchors in space.anchors.single_terms()]
+    turns = [turn for turn in turns if len(turn.anchors.moved)]
+    n_images = 0
+    for number, turn in enumerate(turns):
+
+        def turn_done(share: float, before: int = number) -> None:
+            batch_done((before + share) / len(turns))
+
+        n_images += descent.back_propagate(images, turn, epoch, turn_done)
+    return n_images
 
 
 def cosine_rate(first: float, final_share: float, progress: float) -> float:

@@ -191,10 +191,16 @@ class AnchorKind:
     anchors: Anchors
 
 
-def anchor_figure(space: LatentSpace, labels: np.ndarray, limits: Limits, k: int = 3) -> Figure:
-    """Draw the three kinds of anchors, as in the paper's Figure 1, with up to `k` anchors per image."""
+def anchor_figure(
+    space: LatentSpace, labels: np.ndarray, limits: Limits, k: int = 3, *, any_class: bool = False
+) -> Figure:
+    """Draw the three kinds of anchors, as in the paper's Figure 1, with up to `k` anchors per image.
+
+    With `any_class`, misclassified images have the anchors of equation 6: support vectors of any class.
+    """
     figure = new_figure(12.5, 4.7)
-    for axes, kind in zip(figure.subplots(1, 3, sharey=True), _anchor_kinds(space, labels, k), strict=True):
+    kinds = _anchor_kinds(space, labels, k, any_class=any_class)
+    for axes, kind in zip(figure.subplots(1, 3, sharey=True), kinds, strict=True):
         draw_space(axes, space, labels, limits)
         _draw_anchors(axes, space.latents.cpu().numpy(), kind.anchors)
         axes.set_title(kind.title, fontsize=10)
@@ -202,7 +208,7 @@ def anchor_figure(space: LatentSpace, labels: np.ndarray, limits: Limits, k: int
     return figure
 
 
-def _anchor_kinds(space: LatentSpace, labels: np.ndarray, k: int) -> list[AnchorKind]:
+def _anchor_kinds(space: LatentSpace, labels: np.ndarray, k: int, *, any_class: bool) -> list[AnchorKind]:
     classes, margin = torch.from_numpy(labels).to(space.latents.device), space.svm
     distances = distances_in_place(squared_distances(space.latents))
     return [
@@ -211,8 +217,8 @@ def _anchor_kinds(space: LatentSpace, labels: np.ndarray, k: int) -> list[Anchor
             support_anchors(distances, classes, margin.support, margin.settled, k),
         ),
         AnchorKind(
-            "Type 2\nmisclassified, towards support vectors of their class",
-            correction_anchors(distances, classes, margin.misclassified, margin.support, 1),
+            f"Type 2\nmisclassified, towards support vectors of {'any' if any_class else 'their'} class",
+            correction_anchors(distances, classes, margin.misclassified, margin.support, 1, any_class=any_class),
         ),
         AnchorKind(
             "Type 3\nsettled, away from settled ones of the other class",

