@@ -28,8 +28,8 @@ extensions = [
 exclude_patterns = ["_build", "extensions", "templates"]
 templates_path = ["templates"]
 default_role = "code"
-# A page that changed gets its old name only where two pages would have the same one.
-suppress_warnings = ["config.cache"]
+# A name such as `labels`, an attribute of several classes, is then no link.
+suppress_warnings = ["ref.python"]
 
 # Markdown: the same pages are read on a code host, so only what is read there is switched on.
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]

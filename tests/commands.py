@@ -11,8 +11,10 @@ COMMANDS = typer.main.get_command(app).commands
 
 
 def shown_commands(text):
-    """Return what follows `lmfcn` on the lines of a Markdown page that start with it."""
-    return re.findall(r"^(?: {4})?lmfcn ([a-z]+ .*)$", text, flags=re.MULTILINE)
+    """Return what follows `lmfcn` on the lines of code in a Markdown page that start with it."""
+    fenced = "".join(re.findall(r"^```\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL))
+    indented = "\n".join(re.findall(r"^ {4}(.+)$", text, flags=re.MULTILINE))
+    return re.findall(r"^lmfcn ([a-z]+ .*)$", f"{fenced}\n{indented}", flags=re.MULTILINE)
 
 
 def parameters_of(command):

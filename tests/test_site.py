@@ -73,7 +73,6 @@ def test_a_package_index_gets_a_readme_without_relative_links():
         text = re.sub(substitution["pattern"], substitution["replacement"], text)
     assert re.findall(r"\]\((?!https?://)", text) == []
     assert "Read more" in text
-    assert "data.md" not in text
 
 
 def test_the_citation_names_the_version_and_the_paper():
