@@ -17,7 +17,7 @@ class Page(HTMLParser):
         self.anchors: set[str] = {""}
         self.feed(path.read_text(encoding="utf-8"))
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:  # noqa: ARG002
         """Note the addresses and names of a tag."""
         values = {name: value or "" for name, value in attrs}
         self.targets |= {values[name] for name in ("href", "src") if name in values}

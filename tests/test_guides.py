@@ -6,9 +6,9 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 import pytest
-from commands import check_command, shown_commands
 from PIL import Image
 
+from commands import check_command, shown_commands
 from lmfcn.data import datasets
 
 ROOT = Path(__file__).parent.parent
@@ -43,7 +43,9 @@ def images():
     random = np.random.default_rng(0)
     grains = np.repeat([1, 4, 8], PER_CLASS)
     noise = [random.integers(0, 256, (32 // grain, 64 // grain), dtype=np.uint8) for grain in grains]
-    return np.stack([np.kron(part, np.ones((grain, grain), np.uint8)) for part, grain in zip(noise, grains, strict=True)]), grains
+    return np.stack(
+        [np.kron(part, np.ones((grain, grain), np.uint8)) for part, grain in zip(noise, grains, strict=True)]
+    ), grains
 
 
 @pytest.fixture
@@ -82,7 +84,7 @@ def test_an_example_of_the_gallery_draws_something(example, monkeypatch, capsys)
     import matplotlib.pyplot as plt
 
     tiles, shown = datasets.load_photographed_textures(64)[::4], []
-    monkeypatch.setattr(datasets, "load_photographed_textures", lambda tile: tiles)
+    monkeypatch.setattr(datasets, "load_photographed_textures", lambda _: tiles)
     monkeypatch.setattr(plt, "show", lambda: shown.extend(plt.get_fignums()))
     exec(compile(quick(example.read_text()), example.name, "exec"), {"__name__": "__main__"})
     plt.close("all")

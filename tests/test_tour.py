@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+
 from commands import COMMANDS as KNOWN
 from commands import check_command
 

@@ -32,7 +32,9 @@ found = explain(classifier.model_, test[hardest], gallery, top=3)
 print(f"predicted {found.label}, is {test.labels[hardest]}; decision value {found.value:+.3f}")
 print("weights, all others and the constant add up to it:")
 weights = [image.weight for image in (*found.supporting, *found.opposing)]
-print(f"{sum(weights):+.3f} {found.rest:+.3f} {found.intercept:+.3f} = {sum(weights) + found.rest + found.intercept:+.3f}")
+print(
+    f"{sum(weights):+.3f} {found.rest:+.3f} {found.intercept:+.3f} = {sum(weights) + found.rest + found.intercept:+.3f}"
+)
 
 # %%
 # The tile, then the training tiles for and against its class.

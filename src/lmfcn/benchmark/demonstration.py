@@ -1,4 +1,4 @@
-"""The demonstration: LMFCN and the equivalent CNN on striped Gaussians, and LMFCN on photographs and a mosaic of them."""
+"""The demonstration: LMFCN and an equivalent CNN on striped Gaussians, and LMFCN on photographs and their mosaic."""
 
 import time
 from collections.abc import Iterator
