@@ -57,10 +57,13 @@ docs: $(DOCS)  ## build the documentation as a site: docs/_build/html/index.html
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs docs/_build/html
 	$(BIN)/python docs/check_links.py docs/_build/html
 
-dist: $(BASE)  ## build wheel and sdist in dist and check them
-	$(INSTALL) build twine
-	$(BIN)/python -m build --quiet
-	$(BIN)/python -m twine check --strict dist/*
+# In an environment of its own: what publishes is not needed for anything else.
+dist:  ## build wheel and sdist in dist and check them
+	$(PYTHON) -m venv $(VENV)-dist
+	$(VENV)-dist/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	rm -rf dist
+	$(VENV)-dist/bin/python -m build
+	$(VENV)-dist/bin/python -m twine check --strict dist/*
 
 bench: $(READY)  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/speed.py
@@ -73,5 +76,5 @@ study: $(READY)  ## every method on every task with the images in DATA=..., resu
 	$(BIN)/python benchmarks/study.py $(DATA) --output benchmarks/study.jsonl
 
 clean:  ## remove everything that the other targets made
-	rm -rf $(VENV) demo dist docs/_build docs/api docs/commands docs/gallery benchmarks/results .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-dist demo dist docs/_build docs/api docs/commands docs/gallery benchmarks/results .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
