@@ -81,9 +81,8 @@ def test_the_report_is_self_contained_and_small(demo_folder):
     assert len(page) < 5_000_000
     without_pictures = re.sub(r"data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+", "", page)
     assert not re.findall(r"(?:https?:)?//[a-z]", without_pictures)
-    assert (
-        len(re.findall(r"data:image/png", page)) == 3 + 1 + 2
-    )  # a frame per epoch, the first one twice; mosaic, overlay
+    # A frame per epoch, the first one twice; the mosaic and the overlay.
+    assert len(re.findall(r"data:image/png", page)) == 3 + 1 + 2
     for name in ("LMFCN, 2 dimensions", "LMFCN, 16 dimensions", "CNN, 16 dimensions"):
         assert name in page
 
