@@ -19,7 +19,7 @@ EXAMPLES = [
     pytest.param(path, id=path.stem, marks=LONG if path.stem == "plot_pretrained" else ())
     for path in sorted(ROOT.glob("examples/gallery/plot_*.py"))
 ]
-PER_CLASS = 6
+PER_CLASS = 8
 # Classes with few images, one epoch: warnings are right, and not what is tested here.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
