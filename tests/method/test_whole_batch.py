@@ -31,6 +31,7 @@ PAPER = Recipe(
     anchor_weight=1.0,
     head_weight=0.0,
     augmentation="none",
+    precision="float32",
 )
 
 

@@ -169,6 +169,12 @@ CRC = PublishedSet(
 PUBLISHED = {"stex": STEX, "breakhis": BREAKHIS, "bach": BACH, "crc": CRC}
 
 
+PHOTOGRAPHS = ("brick", "grass", "gravel")
+"""Photographs of textures, 512x512 pixels, that come with scikit-image."""
+
+_TEST_BAND = 384  # the first row of the photographs from which test tiles and the mosaic are taken
+
+
 def load_photographed_textures(tile: int = 64) -> ImageCollection:
     """Return tiles of brick, grass and gravel, three photographs that come with scikit-image.
 
@@ -179,18 +185,14 @@ def load_photographed_textures(tile: int = 64) -> ImageCollection:
     tile : int, default=64
         Side of a tile in pixels; at most 128.
     """
-    try:
-        from skimage import data
-    except ImportError as error:
-        raise ImportError("The photographed textures need scikit-image: pip install 'lmfcn[textures]'.") from error
+    photographs = _load_photographs()
     if not 8 <= tile <= 128:
         raise ValueError(f"tile must be between 8 and 128 pixels, got {tile}.")
     images: list[np.ndarray] = []
     labels: list[str] = []
     parts: list[str] = []
-    for label in ("brick", "grass", "gravel"):
-        photograph = getattr(data, label)()
-        for part, top, bottom in (("train", 0, 256), ("val", 256, 384), ("test", 384, 512)):
+    for label, photograph in photographs.items():
+        for part, top, bottom in (("train", 0, 256), ("val", 256, _TEST_BAND), ("test", _TEST_BAND, 512)):
             for y in range(top, bottom - tile + 1, tile):
                 for x in range(0, 512 - tile + 1, tile):
                     images.append(photograph[y : y + tile, x : x + tile])
@@ -198,3 +200,24 @@ def load_photographed_textures(tile: int = 64) -> ImageCollection:
                     parts.append(part)
     groups = [f"{label} {part}" for label, part in zip(labels, parts, strict=True)]
     return ImageCollection(np.stack(images), labels, groups, parts)
+
+
+def photographed_mosaic() -> tuple[np.ndarray, np.ndarray]:
+    """Return a mosaic of the photographed textures and the label of each pixel, both (256, 384).
+
+    It is made of the band of each photograph from which `load_photographed_textures` takes the test tiles, mirrored to
+    twice its height: brick on the left, grass on the right, and a disc of gravel.
+    """
+    rows, columns = np.mgrid[:256, :384]
+    numbers = np.where((rows - 128) ** 2 + (columns - 192) ** 2 < 90**2, 2, columns // 192)
+    bands = [photograph[_TEST_BAND:, :384] for photograph in _load_photographs().values()]
+    mirrored = [np.concatenate([band, band[::-1]]) for band in bands]
+    return np.choose(numbers, mirrored), np.array(PHOTOGRAPHS)[numbers]
+
+
+def _load_photographs() -> dict[str, np.ndarray]:
+    try:
+        from skimage import data
+    except ImportError as error:
+        raise ImportError("The photographed textures need scikit-image: pip install 'lmfcn[textures]'.") from error
+    return {label: getattr(data, label)() for label in PHOTOGRAPHS}
