@@ -7,6 +7,7 @@ DATA holds the folders lung, neu and usptex, each with class folders. Features a
 
 import argparse
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -124,6 +125,20 @@ def accuracy_on_the_rest(coordinates: Tensor, numbers: np.ndarray) -> Iterator[d
             return
 
 
+def seconds_to_learn(coordinates: Tensor, numbers: np.ndarray) -> Iterator[dict[str, float]]:
+    """Yield the processor time from a label to new suggestions, and that of the cross-validation behind it."""
+    shuffled = np.random.default_rng(0).permutation(len(numbers))
+    for n_labels in (60, 300, len(numbers) - 100):
+        known, start = shuffled[:n_labels], time.process_time()
+        own = np.unique(numbers[known], return_inverse=True)[1]
+        predicted = predict(fit(coordinates, known, own), coordinates, None)
+        ask_for(coordinates, shuffled[n_labels:], known, doubts(predicted, np.bincount(own)), 40)
+        learnt = time.process_time()
+        judge(coordinates, known, own)
+        judged = time.process_time()
+        yield {"labels": n_labels, "learn": round(learnt - start, 3), "cross_validate": round(judged - learnt, 3)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path)
@@ -141,6 +156,8 @@ def main() -> None:
         coordinates, numbers, _ = load_set(arguments.data, name, arguments.cache, None if name == "neu" else arguments.most)
         for found in accuracy_on_the_rest(coordinates, numbers):
             print(json.dumps({"set": name, "images": len(numbers), **found}), flush=True)
+        for found in seconds_to_learn(coordinates, numbers):
+            print(json.dumps({"set": name, "images": len(numbers), "seconds": found}), flush=True)
 
 
 if __name__ == "__main__":

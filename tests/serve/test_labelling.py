@@ -64,12 +64,12 @@ def wait_for(client, condition):
 def test_programs_label_and_see_what_is_learnt(folder):
     path, truth = folder
     with served(path) as (address, session), client_of(address) as client:
-        state = wait_for(client, lambda state: state["asked"])
+        wait_for(client, lambda state: state["n_described"] == 24)
         assert client.get("images?start=22").json()["names"] == ["22.png", "23.png"]
         for image in [0, 1, 2, 8, 9, 10, 16, 17, 18]:
             state = client.post("label", json={"images": [image], "label": truth[session.names[image]]}).json()
         assert [entry["count"] for entry in state["classes"]] == [3, 3, 3]
-        state = wait_for(client, lambda state: state["curve"])
+        state = wait_for(client, lambda state: state["curve"] and state["curve"][-1]["n"] == 9)
         names = [entry["name"] for entry in state["classes"]]
         right = [names[state["suggested"][i]] == truth[name] for i, name in enumerate(session.names)]
         assert sum(right) >= 20

@@ -115,7 +115,7 @@ class Describer:
                 most = describe_channels(self.channels, self.pixels)
                 raise ValueError(f"has {found}, but most images have {most}")
             smallest = SMALLEST_FROM_SCRATCH if self._trunk is None else SMALLEST_SIDE
-            check_smallest_side(*image.shape[:2], smallest=smallest)
+            check_smallest_side(image.shape[0], image.shape[1], smallest=smallest)
         except ValueError as error:
             raise ImageError(path, str(error).rstrip(".")) from error
         return image

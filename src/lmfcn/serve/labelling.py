@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field
 from lmfcn import __version__
 from lmfcn.data.framing import make_thumbnail
 from lmfcn.data.image_files import ImageError, read_image
-from lmfcn.label.session import LabellingSession
+from lmfcn.label.session import N_ASKED, LabellingSession
 from lmfcn.serve.app import add_error_handlers, add_page, describe_problems, require_token
 from lmfcn.serve.server import LOOPBACK, Guard
 from lmfcn.serve.uploads import Refusal
@@ -256,13 +256,14 @@ def _suggestions(session: LabellingSession, number: dict[str, int]) -> dict[str,
     """Return the likeliest class of every image and how probable it is, in percent; -1 where nothing is known."""
     suggested, sure = np.full(len(session.names), -1), np.zeros(len(session.names), dtype=int)
     learned = session.learned
-    asked: list[int] = []
-    if learned is not None:
-        asked = [p for p in learned.asked if p not in session.labels and p not in session.skipped]
-        if learned.probabilities is not None:
-            classes = np.array([number[name] for name in learned.classes])
-            suggested[learned.space.positions] = classes[learned.probabilities.argmax(axis=1)]
-            sure[learned.space.positions] = np.floor(100 * learned.probabilities.max(axis=1)).astype(int)
+    if learned is not None and learned.probabilities is not None:
+        classes = np.array([number[name] for name in learned.classes])
+        suggested[learned.space.positions] = classes[learned.probabilities.argmax(axis=1)]
+        sure[learned.space.positions] = np.floor(100 * learned.probabilities.max(axis=1)).astype(int)
+    # Before anything is described, the first images are as good as any.
+    order = range(len(session.names)) if learned is None else learned.asked
+    done = session.labels.keys() | session.skipped | session.left_out.keys()
+    asked = [position for position in order if position not in done][:N_ASKED]
     return {"suggested": suggested.tolist(), "sure": sure.tolist(), "asked": asked}
 
 
