@@ -109,7 +109,7 @@ def labels_needed(coordinates: Tensor, numbers: np.ndarray, groups: np.ndarray |
 
 
 def accuracy_on_the_rest(coordinates: Tensor, numbers: np.ndarray) -> Iterator[dict[str, float | None]]:
-    """Yield the balanced accuracy on the images without a label after some numbers of labels, and what the page says."""
+    """Yield the balanced accuracy on the images that are left after some numbers of labels, and what the page says."""
     for known, predicted, classes in orders(coordinates, numbers, np.arange(len(numbers)), None):
         if len(known) in SHOWN:
             rest = np.setdiff1d(np.arange(len(numbers)), known)
@@ -153,7 +153,9 @@ def main() -> None:
         loaded = load_set(arguments.data, name, arguments.cache, arguments.most)
         for seed in range(arguments.seeds):
             print(json.dumps({"set": name, "seed": seed, **labels_needed(*loaded, seed)}), flush=True)
-        coordinates, numbers, _ = load_set(arguments.data, name, arguments.cache, None if name == "neu" else arguments.most)
+        coordinates, numbers, _ = load_set(
+            arguments.data, name, arguments.cache, None if name == "neu" else arguments.most
+        )
         for found in accuracy_on_the_rest(coordinates, numbers):
             print(json.dumps({"set": name, "images": len(numbers), **found}), flush=True)
         for found in seconds_to_learn(coordinates, numbers):

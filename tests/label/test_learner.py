@@ -6,8 +6,8 @@ from lmfcn.predict.evaluation import Estimate
 
 
 def judgement(n, value, probabilities, numbers, expected):
-    positions = np.arange(len(numbers))
-    return Judgement(n, Estimate(value, 0.5, 1.0, n), positions, np.array(probabilities), np.array(numbers), 1.0, expected)
+    accuracy, positions = Estimate(value, 0.5, 1.0, n), np.arange(len(numbers))
+    return Judgement(n, accuracy, positions, np.array(probabilities), np.array(numbers), 1.0, expected)
 
 
 def test_a_few_labels_tell_clusters_apart(clusters):
@@ -45,9 +45,8 @@ def test_sentences():
     sure = judgement(40, 0.8, [[0.9, 0.1]], [0], 0.99)
     classes = ["wood", "stone"]
     assert describe_progress(classes, [early]) == (
-        "About 90% of the suggestions should be right. Balanced accuracy by cross-validation on 20 labels: 0.80 (0.50 to"
-        " 1.00); hard images are asked for first, so it is too low for all. Most mixed up: wood and stone (1 image)."
-        " More labels will help."
+        "About 90 % of the suggestions should be right. Balanced accuracy by cross-validation on 20 labels: 0.80 (0.50"
+        " to 1.00); these are the harder images. Most mixed up: wood and stone (1 image). More labels will help."
     )
     assert describe_progress(classes, [early, late]).endswith("since 20 labels: more labels will help.")
     assert "No classes are mixed up. It has hardly changed since 20 labels" in describe_progress(classes, [early, same])

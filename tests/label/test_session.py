@@ -5,7 +5,8 @@ import pytest
 
 from labelling import write_textures
 from lmfcn.label.describe import Features
-from lmfcn.label.session import TABLE, LabellingSession
+from lmfcn.label.labels import TABLE
+from lmfcn.label.session import LabellingSession
 
 
 def opened(folder, **options):
@@ -61,6 +62,16 @@ def test_undo_skip_and_confirm_are_in_the_table_and_come_back(folder):
         ("02.png", "", "skip"), ("03.png", "fine", "hand"), ("03.png", "", "undo"), ("02.png", "", "undo"),
         ("01.png", "fine", "undo"), ("04.png", "", "skip"), ("00.png", "fine", "hand"),
     ]  # fmt: skip
+
+
+def test_an_edit_by_hand_while_the_session_is_open_is_taken_over(folder):
+    path, _ = folder
+    with opened(path) as session:
+        session.put([0, 1], "fine")
+        (path / TABLE).write_text("path,label,when,by\n05.png,coarse,,hand\n")
+        session.put([2], "fine")
+        assert session.labels == {2: "fine", 5: "coarse"}
+    assert rows(path / TABLE) == [("05.png", "coarse", "hand"), ("02.png", "fine", "hand")]
 
 
 def test_features_are_kept_and_changed_files_are_described_again(folder):

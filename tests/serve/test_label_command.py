@@ -6,7 +6,8 @@ import pytest
 
 from labelling import write_textures
 from lmfcn import __main__ as main
-from lmfcn.label.session import TABLE, LabellingSession
+from lmfcn.label.labels import TABLE
+from lmfcn.label.session import LabellingSession
 from lmfcn.serve import server as running
 from lmfcn.serve.finish import finish
 from lmfcn.serve.labelling import FinishOrder

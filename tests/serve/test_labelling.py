@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from labelling import write_textures
-from lmfcn.label.session import TABLE, LabellingSession
+from lmfcn.label.labels import TABLE
+from lmfcn.label.session import LabellingSession
 from lmfcn.serve.labelling import Worker, make_label_app
 from serving import running
 

@@ -153,10 +153,11 @@ def describe_progress(classes: Sequence[str], curve: Sequence[Judgement]) -> str
     """
     last = curve[-1]
     accuracy = last.accuracy
+    some_open = last.expected is not None
     sentences = [
-        "" if last.expected is None else f"About {last.expected:.0%} of the suggestions should be right.",
+        f"About {100 * last.expected:.0f} % of the suggestions should be right." if last.expected is not None else "",
         f"Balanced accuracy by cross-validation on {last.n_labels} labels: {accuracy.value:.2f}"
-        f" ({accuracy.low:.2f} to {accuracy.high:.2f}); hard images are asked for first, so it is too low for all.",
+        f" ({accuracy.low:.2f} to {accuracy.high:.2f}){'; these are the harder images' if some_open else ''}.",
         _confusion(classes, last),
         _advice(curve),
     ]

@@ -28,7 +28,10 @@ def write_result(session: LabellingSession, folder: Path, files: Files = "none")
     folder = folder.expanduser()
     if folder.resolve().is_relative_to(session.folder.resolve()):
         raise ValueError(f"{folder} is inside the folder with the images; choose a folder beside it.")
-    chosen, groups = [position for position in sorted(session.labels) if position not in session.left_out], session.groups()
+    chosen, groups = (
+        [position for position in sorted(session.labels) if position not in session.left_out],
+        session.groups(),
+    )
     if not chosen:
         raise ValueError("No image has a label yet; label some first.")
     classes = folder / CLASS_FOLDERS

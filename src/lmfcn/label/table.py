@@ -69,8 +69,8 @@ class LabelTable:
     """A CSV file of decisions (path, label, when, by), of which the last one about an image counts.
 
     Rows are appended and on the disk before `append` returns. A file that ends in the middle of a row, after a kill,
-    is repaired: an incomplete last row is removed. Rows with mistakes, after an edit by hand, are left out and named in `problems`. Only one process may
-    have a table open.
+    loses that row. Rows with mistakes, after an edit by hand, are left out and named in `problems`. Only one process
+    may have a table open.
 
     Parameters
     ----------
