@@ -68,7 +68,7 @@ def _add(command: Callable[..., None], short: str, name: str | None = None) -> N
 _add(demo, "Train on built-in textures and show the result.")
 _add(inspect, "Check whether your images are fit for training.")
 _add(audit, "Find wrong labels and duplicates.")
-_add(label, "Label images in the browser; a model learns along.")
+_add(label, "Label images while a model learns along.")
 _add(train, "Train a model on your images, with a report.")
 _add(evaluate, "Measure a model on labelled images.")
 _add(predict, "Predict the classes of any number of images.")

@@ -198,6 +198,10 @@ def test_keys_alone_label_accept_skip_and_undo_and_another_tab_sees_it(browser, 
         assert other.locator(".tile[aria-selected=true]").count() == columns
         other.keyboard.press("1")
         has_text(other, "#status", f"{columns} images: {next(iter(keys))}.")
+        page.click("summary >> text=Finish")
+        assert page.input_value("#out") == f"{path}-labelled"
+        page.click("#finish button")
+        has_text(page, "#written", "nothing")
         assert page.evaluate(UNNAMED) == []
     with served(path, works=False) as (address, again), opened(browser, address) as page:
         has_text(page, "#about", f"{len(again.labels)} of 24")
