@@ -19,11 +19,13 @@ from lmfcn.cli.explain import explain
 from lmfcn.cli.export import export
 from lmfcn.cli.info import info
 from lmfcn.cli.inspect import inspect
+from lmfcn.cli.label import label
 from lmfcn.cli.map import map_image
 from lmfcn.cli.options import ConfigError, name_options
 from lmfcn.cli.predict import predict
 from lmfcn.cli.reproduce import reproduce
 from lmfcn.cli.serve import serve
+from lmfcn.cli.suggest import suggest
 from lmfcn.cli.train import train
 
 _EPILOG = (
@@ -67,10 +69,12 @@ def _add(command: Callable[..., None], short: str, name: str | None = None) -> N
 _add(demo, "Train on built-in textures and show the result.")
 _add(inspect, "Check whether your images are fit for training.")
 _add(audit, "Rank doubtful labels; find duplicates.")
+_add(label, "Label images while a model learns along.")
 _add(train, "Train a model on your images, with a report.")
 _add(evaluate, "Measure a model on labelled images.")
 _add(predict, "Predict the classes of any number of images.")
 _add(explain, "Explain predictions.")
+_add(suggest, "List which images to label next.")
 _add(compare, "Compare with other methods on your images.")
 _add(reproduce, "Reproduce the paper's tables and figures.")
 _add(serve, "Serve a web page that predicts and explains.")

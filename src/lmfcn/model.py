@@ -522,6 +522,42 @@ class TextureModel(nn.Module):
         grid = mapper.grid(pixels.shape[:2], window, stride)
         return TextureMap(mapper.map(pixels, grid), self.classes, grid)
 
+    def extend(self, X_new: Any, y_new: Any, X: Any, y: Any = None, groups: Any = None) -> "TextureModel":
+        """Return a model whose last SVM has also learnt from new images, of new classes too.
+
+        The networks stay as they are, so that it takes as long as describing the images. This model does not change.
+
+        Parameters
+        ----------
+        X_new : images, as for `predict`
+            Images that the model has not been trained on. A folder must hold class folders.
+        y_new : array-like (n_new,) or None
+            Their labels; None takes those of a collection or folder.
+        X, y : as X_new and y_new
+            The images that the model was trained on: a model file holds only what it needs to predict.
+        groups : array-like (n_new,), optional
+            New images of one group are held out together.
+
+        Returns
+        -------
+        TextureModel
+            `record["extended"]` tells the balanced accuracy on new images, each held out once from the SVM, and
+            whether a full training is due, which is also a `TrainingWarning`: there is a new class, many new images
+            have come, or the model is worse on them. With 30 new images or more they calibrate the probabilities.
+
+        Examples
+        --------
+        >>> from lmfcn import LMFCNClassifier, make_gaussians
+        >>> X, y = make_gaussians(n_per_class=20, size=16, random_state=0)
+        >>> model = LMFCNClassifier(epochs=1, latent_dim=8, random_state=0).fit(X, y).model_
+        >>> X_new, y_new = make_gaussians(n_per_class=5, size=16, random_state=1)
+        >>> model.extend(X_new, y_new, X, y).record["extended"]["n_new"]
+        10
+        """
+        from lmfcn.training.extend import extend
+
+        return extend(self, X_new, y_new, X, y, groups)
+
     def mapper(self) -> "Mapper":
         """Return what maps images, or parts of large ones."""
         from lmfcn.maps.texture_map import Mapper

@@ -74,7 +74,7 @@ def name_options(text: str, known: Collection[str] = tuple(_OPTIONS.values())) -
     return _SUBJECT.sub(bare, _BARE.sub(bare, _WITH_VALUE.sub(with_value, text)))
 
 
-def _check_exists(context: Context, path: Path) -> Path:
+def check_exists(context: Context, path: Path) -> Path:
     """Refuse a missing file at once, before packages are loaded that take seconds."""
     if not context.resilient_parsing and not path.exists():
         raise FileNotFoundError(f"{path} does not exist.")
@@ -85,12 +85,12 @@ Data = Annotated[
     Path,
     Argument(
         metavar="DATA",
-        callback=_check_exists,
+        callback=check_exists,
         help="Folder of class folders, table (.csv, .tsv), list (.txt) or .npz.",
     ),
 ]
 ModelFile = Annotated[
-    Path, Argument(metavar="MODEL", callback=_check_exists, help="File that lmfcn train wrote, such as model.lmfcn.")
+    Path, Argument(metavar="MODEL", callback=check_exists, help="File that lmfcn train wrote, such as model.lmfcn.")
 ]
 Groups = Annotated[str | None, Option("--groups", metavar="COLUMN", help="Column with groups that stay together.")]
 SkipBad = Annotated[bool, Option("--skip-bad", help="Leave out files that cannot be read.")]

@@ -567,7 +567,7 @@ def cross_validation_folds(
     numbers: np.ndarray, random: np.random.Generator, groups: np.ndarray | None = None
 ) -> np.ndarray:
     """Return cross-validation folds (n,); every class keeps images when a fold is held out."""
-    return _keep_every_class(make_folds(numbers, N_FOLDS, random, groups), numbers, groups)
+    return keep_every_class(make_folds(numbers, N_FOLDS, random, groups), numbers, groups)
 
 
 def joined_groups(parts: Sequence[LabelledImages]) -> np.ndarray | None:
@@ -583,7 +583,7 @@ def joined_groups(parts: Sequence[LabelledImages]) -> np.ndarray | None:
     return np.array([numbers[name] for name in names])
 
 
-def _keep_every_class(folds: np.ndarray, numbers: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
+def keep_every_class(folds: np.ndarray, numbers: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
     """Return folds that leave images of every class: a class in a single fold, with its groups, is never held out."""
     folds, groups = folds.copy(), np.arange(len(numbers)) if groups is None else groups
     changed = True
