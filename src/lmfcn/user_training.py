@@ -11,7 +11,7 @@ import numpy as np
 from lmfcn.benchmark.tasks import check_classes
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.collection import ImageCollection
-from lmfcn.data.framing import Color
+from lmfcn.data.framing import Color, SizeFit
 from lmfcn.data.image_files import CollectionError, ImageError, describe_errors
 from lmfcn.data.leaks import Duplicates, LeakWarning, check_split, find_duplicates
 from lmfcn.data.near_duplicates import find_near, perceptual_hashes
@@ -49,7 +49,7 @@ class Source:
     path : Path
         Anything that `open_collection` reads.
     size : int or None
-        Side in pixels to which all images are resized.
+        Side in pixels of all images; None leaves them as they are.
     color : "keep", "grey" or "rgb"
     groups : str or None
         Column of the table with the groups of images that belong together.
@@ -57,6 +57,8 @@ class Source:
         Whether to leave out files that cannot be read.
     groups_from : str or None
         Pattern that finds the groups in the names of the files.
+    fit : "crop", "pad" or "stretch"
+        How images of another shape get the size.
     """
 
     path: Path
@@ -65,13 +67,14 @@ class Source:
     groups: str | None = None
     skip_bad: bool = False
     groups_from: str | None = None
+    fit: SizeFit = "crop"
 
     def open(self, *, verbose: bool = False) -> ImageCollection:
         """Return the labelled images; refuse images without labels, and files that cannot be read."""
         images = open_collection(self.path, group_column=self.groups, group_pattern=self.groups_from, color=self.color)
         if images.labels is None:
             raise ValueError(f"{self.path} has no labels; the class of every image must be known.")
-        images = images if self.size is None else images.resized(self.size)
+        images = images if self.size is None else images.resized(self.size, self.fit)
         return check_readable(images, skip_bad=self.skip_bad, verbose=verbose)
 
     def with_path(self, path: Path | None) -> "Source | None":

@@ -37,7 +37,7 @@ from lmfcn.benchmark.verdict import (
     shared_runs,
 )
 from lmfcn.data.collection import ImageCollection
-from lmfcn.data.framing import Color
+from lmfcn.data.framing import Color, SizeFit
 from lmfcn.util.files import write_text
 from lmfcn.util.tensor_files import FileError
 
@@ -59,7 +59,7 @@ class Request:
     repeats : int or None
         Number of splits; None stands for 5, or 3 if quick.
     size : int or None
-        Side in pixels to resize all images to.
+        Side in pixels of all images; None leaves them as they are.
     color : "keep", "grey" or "rgb"
     seed : int
         Seed of the first split; the others follow it.
@@ -77,6 +77,8 @@ class Request:
         Pattern that finds the groups in the names of the files.
     split_duplicates : bool
         Whether a split may separate near-identical images.
+    fit : "crop", "pad" or "stretch"
+        How images of another shape get the size.
     """
 
     data: Path
@@ -93,6 +95,7 @@ class Request:
     weights: Mapping[str, Path] = field(default_factory=dict)
     groups_from: str | None = None
     split_duplicates: bool = False
+    fit: SizeFit = "crop"
 
     @property
     def seeds(self) -> range:
@@ -108,6 +111,7 @@ class Request:
         for method, path in self.weights.items():
             words += [WEIGHT_OPTIONS[method], str(path)]
         words += [] if self.size is None else ["--size", str(self.size)]
+        words += [] if self.fit == "crop" else ["--fit", self.fit]
         words += [] if self.color == "keep" else ["--color", self.color]
         words += [] if self.seed == 0 else ["--seed", str(self.seed)]
         words += ["--ignore-split"] if self.ignore_split else []
@@ -161,12 +165,13 @@ def _images(request: Request) -> ImageCollection:
     images = open_images(
         request.data,
         size=request.size,
+        fit=request.fit,
         color=request.color,
         ignore_split=request.ignore_split,
         group_pattern=request.groups_from,
     )
     if request.quick and request.size is None and images.sizes().max() > QUICK_SIZE:
-        return images.resized(QUICK_SIZE)
+        return images.resized(QUICK_SIZE, request.fit)
     return images
 
 

@@ -10,7 +10,7 @@ from rich.console import Console
 from typer import Option
 
 from lmfcn.cli.console import write_report
-from lmfcn.cli.options import Color, Data, GroupsFrom, Size, SplitDuplicates
+from lmfcn.cli.options import Color, Data, Fit, GroupsFrom, Size, SplitDuplicates, size_fit
 
 if TYPE_CHECKING:
     from lmfcn.benchmark.comparison import Comparison, Outcome
@@ -38,6 +38,7 @@ def compare(
         float | None, Option(min=0.01, metavar="MINUTES", help="Start no run after this time.")
     ] = None,
     size: Size = None,
+    fit: Fit = None,
     color: Color = "keep",
     seed: Annotated[int, Option(min=0, help="Seed of the first repeat; the others follow it.")] = 0,
     ignore_split: Annotated[bool, Option("--ignore-split", help="Ignore the split in DATA.")] = False,
@@ -86,6 +87,7 @@ def compare(
         {method: path for method, path in weights.items() if path is not None},
         groups_from,
         split_duplicates,
+        size_fit(size, fit),
     )
     with create_folder(output):
         comparison = prepare(request, verbose=not quiet)
@@ -102,6 +104,8 @@ def compare(
 def _print_notes(comparison: "Comparison") -> None:
     for method, reason in comparison.left_out.items():
         typer.echo(f"{method} is left out: {reason}")
+    if (resizing := comparison.images.describe_resizing()) is not None:
+        typer.echo(f"Size: {resizing}")
     if comparison.data.duplicate_sentence:
         typer.echo(f"Note: {comparison.data.leak_sentence}")
 

@@ -9,7 +9,19 @@ import typer
 from typer import Option
 
 from lmfcn.cli.console import CommandConsole, format_count
-from lmfcn.cli.options import AsJson, Color, Data, Groups, GroupsFrom, Quiet, Size, SkipBad, name_options
+from lmfcn.cli.options import (
+    AsJson,
+    Color,
+    Data,
+    Fit,
+    Groups,
+    GroupsFrom,
+    Quiet,
+    Size,
+    SkipBad,
+    name_options,
+    size_fit,
+)
 
 if TYPE_CHECKING:
     from lmfcn.data.framing import Color as ColorName
@@ -24,6 +36,7 @@ def inspect(
     data: Data,
     groups: Groups = None,
     size: Size = None,
+    fit: Fit = None,
     color: Color = "keep",
     skip_bad: SkipBad = False,
     headers_only: Annotated[
@@ -43,9 +56,10 @@ def inspect(
     from lmfcn.util.checks import check_choice
 
     check_choice("--color", color, ("keep", "grey", "rgb"))
+    size_fit(size, fit)
     console = CommandConsole(quiet, as_json)
     images = open_collection(data, group_column=groups, group_pattern=groups_from, color=cast("ColorName", color))
-    images = images if size is None else images.resized(size)
+    images = images if size is None else images.resized(size, size_fit(size, fit))
     found = inspect_images(images, pixels=not headers_only, verbose=not quiet)
     problems = [problem for problem in found.problems if not (skip_bad and "cannot be read" in problem)]
     _print_result(console, found, problems)
@@ -53,6 +67,7 @@ def inspect(
         "--groups": groups,
         "--groups-from": groups_from,
         "--size": size,
+        "--fit": fit,
         "--color": None if color == "keep" else color,
         "--skip-bad": skip_bad,
     }

@@ -7,12 +7,15 @@ import tomllib
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 import typer
 from typer import Argument, Context, Option
 
 from lmfcn.util.files import write_text
+
+if TYPE_CHECKING:
+    from lmfcn.data.framing import SizeFit
 
 
 class ConfigError(ValueError):
@@ -87,7 +90,10 @@ ModelFile = Annotated[
 ]
 Groups = Annotated[str | None, Option("--groups", metavar="COLUMN", help="Column with groups that stay together.")]
 SkipBad = Annotated[bool, Option("--skip-bad", help="Leave out files that cannot be read.")]
-Size = Annotated[int | None, Option(min=8, metavar="PIXELS", help="Side to which all images are resized.")]
+Size = Annotated[int | None, Option(min=8, metavar="PIXELS", help="Side of all images; by default as they are.")]
+Fit = Annotated[
+    str | None, Option(metavar="HOW", help="How --size is reached: crop (cuts the longer side), pad or stretch.")
+]
 Color = Annotated[str, Option(metavar="KIND", help="keep, grey or rgb: for images of mixed kinds.")]
 GalleryFile = Annotated[
     Path | None, Option(metavar="FILE", help="Gallery of training images; by default the one beside MODEL.")
@@ -107,6 +113,19 @@ SplitDuplicates = Annotated[
 ]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress and no notes; only results and errors.")]
 AsJson = Annotated[bool, Option("--json", help="One JSON object on standard output, and nothing else there.")]
+
+
+def size_fit(size: int | None, fit: str | None) -> "SizeFit":
+    """Return how images get the size that was asked for; refuse a way without a size."""
+    from lmfcn.data.framing import SIZE_FITS
+    from lmfcn.util.checks import check_choice
+
+    if fit is None:
+        return "crop"
+    check_choice("--fit", fit, tuple(SIZE_FITS))
+    if size is None:
+        raise ValueError("--fit says how images get the size of --size; give --size too.")
+    return cast("SizeFit", fit)
 
 
 _NOT_IN_FILES = ("config", "save_config_to", "help")

@@ -9,7 +9,7 @@ import typer
 from typer import Option
 
 from lmfcn.cli.console import CommandConsole, format_count, print_accuracy
-from lmfcn.cli.options import AsJson, ConfigFile, Data, Quiet, SaveConfig, name_options, save_config
+from lmfcn.cli.options import AsJson, ConfigFile, Data, Quiet, SaveConfig, name_options, save_config, size_fit
 
 if TYPE_CHECKING:
     from lmfcn.classifier import LMFCNClassifier
@@ -58,7 +58,16 @@ def train(
         ),
     ] = False,
     size: Annotated[
-        int | None, Option(min=8, metavar="PIXELS", help="Side to which all images are resized.", rich_help_panel=_DATA)
+        int | None,
+        Option(min=8, metavar="PIXELS", help="Side of all images; by default as they are.", rich_help_panel=_DATA),
+    ] = None,
+    fit: Annotated[
+        str | None,
+        Option(
+            metavar="HOW",
+            help="How --size is reached: crop (cuts the longer side), pad or stretch.",
+            rich_help_panel=_DATA,
+        ),
     ] = None,
     color: Annotated[
         str, Option(metavar="KIND", help="keep, grey or rgb: for images of mixed kinds.", rich_help_panel=_DATA)
@@ -178,7 +187,7 @@ def train(
     )
     # Values that contradict each other are refused before anything is read.
     override(changed_recipe, {"epochs": epochs, "latent_dim": latent_dim, "strategy": strategy})
-    source = Source(data, size, cast("Color", color), groups, skip_bad, groups_from)
+    source = Source(data, size, cast("Color", color), groups, skip_bad, groups_from, size_fit(size, fit))
     with create_folder(output.parent), create_folder((page or output).parent):
         for file in filter(None, (output, page)):
             check_writable(file)
@@ -239,6 +248,8 @@ def _print_notes(console: CommandConsole, parts: "SplitImages", holdout: float, 
         if part is not None
     ]
     console.note(f"Images: {', '.join(counts)}")
+    if (resizing := parts.train.describe_resizing()) is not None:
+        console.note(f"Size: {resizing}")
     for error in parts.left_out:
         console.note(f"Left out: {error}")
     if parts.duplicates.sentence:
