@@ -326,5 +326,5 @@ def test_resizing_is_described_and_keeps_proportions_on_demand(random):
     assert cut.source_sizes().tolist() == [list(size) for size in sizes]
     assert "scaled and padded to 16x16" in images.resized(16, "pad").describe_resizing()
     assert "resized to 16x16" in images.resized(16).describe_resizing()
-    with pytest.raises(ValueError, match="fit must be 'crop', 'pad' or 'stretch', got 'fill'"):
+    with pytest.raises(ValueError, match="fit must be one of 'crop', 'pad', 'stretch', got 'fill'"):
         images.resized(16, "fill")

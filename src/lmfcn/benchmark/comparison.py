@@ -79,6 +79,8 @@ class Request:
         Whether a split may separate near-identical images.
     fit : "crop", "pad" or "stretch"
         How images of another shape get the size.
+    threads : int
+        Of every run; results depend on it in their last bits.
     """
 
     data: Path
@@ -96,6 +98,7 @@ class Request:
     groups_from: str | None = None
     split_duplicates: bool = False
     fit: SizeFit = "crop"
+    threads: int = 1
 
     @property
     def seeds(self) -> range:
@@ -112,6 +115,7 @@ class Request:
             words += [WEIGHT_OPTIONS[method], str(path)]
         words += [] if self.size is None else ["--size", str(self.size)]
         words += [] if self.fit == "crop" else ["--fit", self.fit]
+        words += [] if self.threads == 1 else ["--threads", str(self.threads)]
         words += [] if self.color == "keep" else ["--color", self.color]
         words += [] if self.seed == 0 else ["--seed", str(self.seed)]
         words += ["--ignore-split"] if self.ignore_split else []
@@ -145,7 +149,7 @@ def prepare(request: Request, changes: Changes | None = None, *, verbose: bool =
     runnable, left_out = runnable_methods(methods, images, changes)
     name = _name(request.data.resolve()) + (", quick" if request.quick else "")
     output = request.output / "runs.jsonl"
-    options = (request.quick, request.jobs, request.scheduler)
+    options = (request.quick, request.jobs, request.scheduler, request.threads)
     return Comparison(name, images, data, runnable, left_out, request.seeds, output, changes, *options)
 
 
@@ -200,6 +204,8 @@ class Comparison:
         Runs at the same time on this machine.
     scheduler : str or None
         Address of a dask scheduler; its workers then do the runs.
+    threads : int
+        Of every run.
     """
 
     name: str
@@ -213,6 +219,7 @@ class Comparison:
     quick: bool = False
     jobs: int = 1
     scheduler: str | None = None
+    threads: int = 1
 
     def run(
         self,
@@ -245,6 +252,7 @@ class Comparison:
             tuning_seed=self.seeds[0],
             by_repeat=True,
             jobs=self.jobs,
+            threads=self.threads,
             scheduler=self.scheduler,
         )
 

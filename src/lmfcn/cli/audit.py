@@ -9,7 +9,19 @@ import typer
 from typer import Option
 
 from lmfcn.cli.console import CommandConsole, format_count, write_report
-from lmfcn.cli.options import Color, Data, Device, Fit, GroupsFrom, Quiet, Size, SplitDuplicates, size_fit
+from lmfcn.cli.options import (
+    Color,
+    Data,
+    Device,
+    Fit,
+    GroupsFrom,
+    Quiet,
+    Size,
+    SplitDuplicates,
+    Threads,
+    compute_with,
+    size_fit,
+)
 
 if TYPE_CHECKING:
     from lmfcn.data.collection import ImageCollection
@@ -20,6 +32,7 @@ _SHOWN = 10
 
 
 def audit(
+    context: typer.Context,
     data: Data,
     model: Annotated[
         Path | None, Option(metavar="FILE", help="Model that encodes the images; by default a new one is trained.")
@@ -39,6 +52,7 @@ def audit(
     ] = "texture-fcn",
     groups_from: GroupsFrom = None,
     split_duplicates: SplitDuplicates = False,
+    threads: Threads = None,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -60,6 +74,7 @@ def audit(
 
     reuse_freed_memory()
     check_choice("--network", network, NETWORKS)
+    compute_with(context, threads)
     if quick and model is not None:
         raise ValueError("--quick uses an untrained network and --model your own; give only one of them.")
     images = _open_images(data, size, fit, color, groups_from, has_model=model is not None)

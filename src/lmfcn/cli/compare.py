@@ -48,6 +48,9 @@ def compare(
         bool, Option("--quick", help="Few epochs and small images: a first impression, not a result.")
     ] = False,
     jobs: Annotated[int, Option("--jobs", "-j", min=1, help="Runs at the same time on this machine.")] = 1,
+    threads: Annotated[
+        int, Option(min=1, metavar="N", help="Threads of each run; results depend on it in their last bits.")
+    ] = 1,
     scheduler: Annotated[
         str | None, Option(metavar="ADDRESS", help="Dask scheduler whose workers do the runs.")
     ] = None,
@@ -57,8 +60,9 @@ def compare(
 
     All methods get the same random splits (60 % training, 20 % validation, 20 % test; groups and near-identical images
     stay together) and are tested once per repeat. The baselines are tuned first. After an interruption, or with more
-    repeats or methods, the same command continues. Every run uses one thread, so that results do not depend on the
-    machine; --jobs or --scheduler uses more cores. The exit code is 1 if a training failed, 130 after an interruption.
+    repeats or methods, the same command continues. Every run uses one thread unless --threads gives more, so that
+    results do not depend on the machine; --jobs or --scheduler uses more cores. The exit code is 1 if a training
+    failed, 130 after an interruption.
     """
     from lmfcn.benchmark.comparison import Outcome, Request, prepare, write_results
     from lmfcn.benchmark.measure import DEFAULT_METHODS
@@ -88,6 +92,7 @@ def compare(
         groups_from,
         split_duplicates,
         size_fit(size, fit),
+        threads,
     )
     with create_folder(output):
         comparison = prepare(request, verbose=not quiet)

@@ -8,11 +8,14 @@ from rich.console import Console
 from rich.table import Table
 from typer import Option
 
+from lmfcn.cli.options import Threads, compute_with
+
 if TYPE_CHECKING:
     from lmfcn.benchmark.demonstration import DemoResult
 
 
 def demo(
+    context: typer.Context,
     output: Annotated[
         Path, Option("--output", "-o", metavar="DIR", help="Folder for report.html and the histories.")
     ] = Path("demo"),
@@ -20,6 +23,7 @@ def demo(
     size: Annotated[int, Option(min=8, metavar="PIXELS", help="Side of the images.")] = 64,
     images: Annotated[int, Option(min=3, help="Training images per class.")] = 60,
     seed: Annotated[int, Option(min=0, help="Seed of images and weights: same seed, same result.")] = 0,
+    threads: Threads = None,
     quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bars, no table.")] = False,
 ) -> None:
     """Train on striped Gaussian textures and write a report about the training.
@@ -31,6 +35,7 @@ def demo(
     from lmfcn.util.files import create_folder
 
     reuse_freed_memory()
+    compute_with(context, threads)
     with create_folder(output):
         from lmfcn.benchmark.demonstration import DemoSettings, run_demo
         from lmfcn.report import demo_report_writer

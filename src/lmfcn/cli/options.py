@@ -32,7 +32,7 @@ _OPTIONS = {
     **{name: f"--{name}" for name in ("augmentation", "passes")},
     **{
         name: f"--{name.replace('_', '-')}"
-        for name in ("refit_epochs", "latent_dim", "class_weight", "learning_rate", "batch_size")
+        for name in ("refit_epochs", "latent_dim", "class_weight", "learning_rate", "batch_size", "crop_size")
     },
 }
 """Options of the command line by the name of the Python parameter."""
@@ -126,6 +126,34 @@ def size_fit(size: int | None, fit: str | None) -> "SizeFit":
     if size is None:
         raise ValueError("--fit says how images get the size of --size; give --size too.")
     return cast("SizeFit", fit)
+
+
+Threads = Annotated[
+    int | None,
+    Option(min=1, metavar="N", help="Threads to compute with; by default as many as there are idle processors."),
+]
+
+
+def compute_with(context: Context, threads: int | None) -> int:
+    """Compute with so many threads until the command ends, or with as many as are free; return their number.
+
+    The number is an option of this call from now on, which `save_config` writes: bits depend on it.
+    """
+    from lmfcn.compute.resources import free_threads, use_threads
+
+    count = free_threads() if threads is None else threads
+    context.params["threads"] = count
+    context.with_resource(use_threads(count))
+    return count
+
+
+def threads_beside_workers(threads: int | None, jobs: int | None, scheduler: str | None) -> int | None:
+    """Return the threads of this process; workers always compute with one each, so that nothing depends on them."""
+    if jobs is None and scheduler is None:
+        return threads
+    if threads is not None:
+        raise ValueError("With --jobs or --scheduler every worker has one thread; leave out --threads.")
+    return 1
 
 
 _NOT_IN_FILES = ("config", "save_config_to", "help")

@@ -205,8 +205,9 @@ def _notes(plan: _Plan, request: MapRequest) -> list[str]:
     frame, scale = plan.model.form.preprocessing, plan.settings.view.scale
     if not many_scales and frame.scales and frame.size is not None and scale == 1:
         notes.append(
-            f"The model was trained on images that had been {describe_fit(frame)} to {frame.size[0]}x{frame.size[1]} pixels; if"
-            " they had another size before, give the factor as --scale; otherwise textures appear coarser or finer."
+            f"The model was trained on images that had been {describe_fit(frame)} to {frame.size[0]}x{frame.size[1]}"
+            " pixels; if they had another size before, give the factor as --scale; otherwise textures appear coarser"
+            " or finer."
         )
     if request.resolution is not None and scale > 1:
         notes.append(
