@@ -107,7 +107,7 @@ def train(
         Option(metavar="FILE", help="Own weights for efficientnet-lite0.", rich_help_panel=_METHOD),
     ] = None,
     epochs: Annotated[
-        int | None, Option(min=1, help="Epochs: 6, or 15 with --recipe paper.", rich_help_panel=_METHOD)
+        int | None, Option(min=1, help="Epochs: 6; 10 per class with --recipe paper.", rich_help_panel=_METHOD)
     ] = None,
     refit_epochs: Annotated[
         int | None,
@@ -137,9 +137,7 @@ def train(
     ] = None,
     passes: Annotated[
         int | None,
-        Option(
-            min=1, help="Passes over the images per epoch: 4 to 12, fewer for many images.", rich_help_panel=_METHOD
-        ),
+        Option(min=1, help="Passes over the images per epoch: 4 to 12.", rich_help_panel=_METHOD),
     ] = None,
     crop_size: Annotated[
         str | None,

@@ -109,7 +109,9 @@ class Forecast:
         """
         found = self
         for epochs in range(self.recipe.n_epochs, min(_FEWEST_EPOCHS, self.recipe.n_epochs) - 1, -1):
-            refit = min(self.recipe.n_refit_epochs, round(epochs * REFIT_SHARE))
+            refit = self.recipe.n_refit_epochs
+            if epochs < self.recipe.n_epochs:
+                refit = min(refit, round(epochs * REFIT_SHARE))
             for passes in range(self.recipe.n_passes, min(_FEWEST_PASSES, self.recipe.n_passes) - 1, -1):
                 changed = replace(self.recipe, epochs=epochs, refit_epochs=refit, passes=passes)
                 found = self if changed == self.recipe else replace(self, recipe=changed)
