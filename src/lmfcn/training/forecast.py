@@ -23,7 +23,7 @@ from lmfcn.training.phases import FitOptions, new_network, train_held_out
 from lmfcn.training.views import View
 from lmfcn.util.progress import EpochBar, format_seconds
 
-_SAMPLE_PIXELS, _LEAST_IMAGES, _MOST_IMAGES = 2**21, 8, 32
+_SAMPLE_PIXELS, _LEAST_IMAGES, _MOST_IMAGES = 2**20, 8, 32
 _LARGEST_IMAGE = 2**18
 """Images with more pixels than this cost little more, as they are reduced first."""
 
@@ -183,7 +183,7 @@ def forecast_collection(
 
 def _some_of_every_class(numbers: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """Return positions of a few images, at least one of each of the first classes and of two classes."""
-    pixels = min(float(np.median(sizes.prod(axis=1))), _LARGEST_IMAGE)
+    pixels = float(sizes.prod(axis=1).clip(max=_LARGEST_IMAGE).mean())
     n_chosen = int(np.clip(_SAMPLE_PIXELS // pixels, _LEAST_IMAGES, _MOST_IMAGES))
     by_class = np.argsort(numbers, kind="stable")
     first = np.unique(numbers, return_index=True)[1][: n_chosen // 2]
@@ -272,4 +272,5 @@ def _more_memory(recipe: Recipe, network: TextureFCN, view: View, sizes: np.ndar
     if recipe.batch_size == "all":
         batch = min(batch, _MAP_BYTES)
     kernels = 4 * 8 * n_images**2
-    return kernels + batch + min(n_images * per_image, _MAP_BYTES)
+    # Of all images, only the pooled maps of a layer are kept.
+    return kernels + batch + min(n_images * per_image // 16, _MAP_BYTES)
