@@ -102,23 +102,52 @@ def to_color(image: np.ndarray, color: str) -> np.ndarray:
 
 
 def fit(image: np.ndarray, how: str, size: list[int] | None) -> np.ndarray:
-    """Return an image scaled to height and width, or cut out of the middle, if the model asks for it."""
+    """Return an image that has height and width in the way that the model asks for, if it does."""
     if size is None or image.shape[:2] == tuple(size):
         return image
     if how == "resize":
         return resize(image, size[0], size[1])
+    if how == "scale-crop":
+        return scale_and_crop(image, size)
+    if how == "scale-pad":
+        return scale_and_pad(image, size)
     top, left = ((side - wanted) // 2 for side, wanted in zip(image.shape, size, strict=False))
     if min(top, left) < 0:
         raise ValueError(f"is too small to cut out {size[0]}x{size[1]} pixels")
     return image[top : top + size[0], left : left + size[1]]
 
 
-def resize(image: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Scale with Pillow's averaging filter: 8-bit grey and RGB as they are, everything else as floating point."""
+def scale_and_crop(image: np.ndarray, size: list[int]) -> np.ndarray:
+    """Scale so that height and width are covered, and cut the middle."""
+    height, width = image.shape[:2]
+    factor = min(height / size[0], width / size[1])
+    rows, columns = size[0] * factor, size[1] * factor
+    top, left = (height - rows) / 2, (width - columns) / 2
+    return resize(image, size[0], size[1], (left, top, min(width, left + columns), min(height, top + rows)))
+
+
+def scale_and_pad(image: np.ndarray, size: list[int]) -> np.ndarray:
+    """Scale so that the whole image fits in, and mirror it at the borders."""
+    height, width = image.shape[:2]
+    factor = min(size[0] / height, size[1] / width)
+    small = resize(image, max(1, round(height * factor)), max(1, round(width * factor)))
+    missing = [full - side for full, side in zip(size, small.shape[:2], strict=True)]
+    return np.pad(small, (*((number // 2, number - number // 2) for number in missing), (0, 0)), mode="symmetric")
+
+
+def resize(
+    image: np.ndarray, height: int, width: int, box: tuple[float, float, float, float] | None = None
+) -> np.ndarray:
+    """Scale with Pillow's averaging filter: 8-bit grey and RGB as they are, everything else as floating point.
+
+    With a `box` (left, top, right, bottom), only this part of the image.
+    """
+    if image.shape[:2] == (height, width):
+        return image
     direct = image.dtype == np.uint8 and image.shape[2] in (1, 3)
     planes = np.moveaxis(image if direct else image.astype(np.float32), 2, 0)
     scaled = [
-        np.asarray(Image.fromarray(np.ascontiguousarray(plane)).resize((width, height), Image.Resampling.BILINEAR))
+        np.asarray(Image.fromarray(np.ascontiguousarray(plane)).resize((width, height), Image.Resampling.BILINEAR, box))
         for plane in planes
     ]
     stacked = np.stack(scaled, axis=2)

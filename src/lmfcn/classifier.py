@@ -25,8 +25,10 @@ from lmfcn.recipe import RECIPES, Recipe, RecipeName, Strategy, change, find_rec
 from lmfcn.training.checkpoints import Checkpoints
 from lmfcn.training.estimator import ImageClassifier
 from lmfcn.training.fit import Fitted, describe_run, fit_model, make_options
+from lmfcn.training.forecast import Forecast, forecast_fit, options_without_training
 from lmfcn.training.phases import resumed_options
 from lmfcn.util.checks import check_class_weight, check_jobs
+from lmfcn.util.progress import say
 
 _OVERRIDES = ("latent_dim", "widths", "strategy", "epochs", "C", "gamma", "sv_close", "wr_close", "sh_close")
 """Parameters that replace a value of the recipe; None leaves it."""
@@ -245,12 +247,32 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         if checkpoints is not None:
             options, notes = resumed_options(options, checkpoints.claim(record, options.threads))
         with use_threads(options.threads.process):
+            if self.verbose and (expected := forecast_fit(data, options)) is not None:
+                say(f"Training takes {expected.describe()}.", visible=True)
             fitted = fit_model(data, options)
         self._store(fitted, data, {**record, "threads": options.threads.process})
         self.fit_seconds_ = time.perf_counter() - start
         for message in notes + fitted.messages:
             warnings.warn(message, TrainingWarning, stacklevel=2)
         return self
+
+    def forecast(self, X: Any, y: Any = None, groups: Any = None, validation: Any = None) -> Forecast | None:
+        """Return how long `fit` will take on this machine, and its memory; None if nothing could be measured.
+
+        The steps of a fit are measured on a few images; nothing is trained. The forecast holds the recipe, and
+        `forecast.within(minutes).recipe` is one that fits into a time.
+
+        Examples
+        --------
+        >>> from lmfcn import LMFCNClassifier, make_gaussians
+        >>> X, y = make_gaussians(n_per_class=20, size=16, random_state=0)
+        >>> forecast = LMFCNClassifier(random_state=0).forecast(X, y)
+        >>> forecast.recipe.passes, forecast.within(minutes=0).recipe.passes
+        (12, 2)
+        """
+        data = self._check_data(X, y, groups, validation, np.random.default_rng(0))
+        recipe, network = self.recipe_with_overrides(), find_network(self.network, self.weights)
+        return forecast_fit(data, options_without_training(recipe, data, self.device, network))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters; with `deep` also the values of the recipe, as `recipe__name`."""

@@ -3,7 +3,7 @@
 import math
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from lmfcn.compute.resources import CPU, check_device
 from lmfcn.data.arrays import SMALLEST_SIDE, check_row_shape
-from lmfcn.data.framing import Preprocessing, describe_channels
+from lmfcn.data.framing import Fit, Preprocessing, describe_channels
 from lmfcn.data.image_form import ImageForm
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.method.network import POOLING, TextureFCN
@@ -318,7 +318,7 @@ def _read_form(values: dict[str, Any]) -> ImageForm:
     row_shape = values["row_shape"]
     if values["pixels"] not in ("uint8", "uint16", "float"):
         raise ValueError(f"it has pixels of an unknown kind, {values['pixels']!r:.20}")
-    if frame["color"] not in ("keep", "grey", "rgb") or frame["fit"] not in ("keep", "resize", "crop"):
+    if frame["color"] not in ("keep", "grey", "rgb") or frame["fit"] not in get_args(Fit):
         raise ValueError("it asks for an unknown treatment of images")
     if {"grey": 1, "rgb": 3}.get(frame["color"], values["channels"]) != values["channels"]:
         raise ValueError(f"it asks for {frame['color']} images with {values['channels']!r:.20} channels")
@@ -451,5 +451,6 @@ def describe_images(form: ImageForm) -> str:
     color = "" if frame.color == "keep" else f", turned {frame.color}"
     if frame.size is None:
         return f"{words}{color}, of any size from {form.smallest_side}x{form.smallest_side}"
-    done = "scaled to" if frame.fit == "resize" else "cut to the middle"
+    ways = {"resize": "scaled to", "scale-crop": "scaled and cut to", "scale-pad": "scaled and padded to"}
+    done = ways.get(frame.fit, "cut to the middle")
     return f"{words}{color}, {done} {frame.size[0]}x{frame.size[1]}"

@@ -11,7 +11,7 @@ import numpy as np
 from lmfcn.benchmark.tasks import check_classes
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.collection import ImageCollection
-from lmfcn.data.framing import Color
+from lmfcn.data.framing import Color, SizeFit
 from lmfcn.data.image_files import CollectionError, ImageError, describe_errors
 from lmfcn.data.leaks import Duplicates, LeakWarning, check_split, find_duplicates
 from lmfcn.data.near_duplicates import find_near, perceptual_hashes
@@ -22,7 +22,7 @@ from lmfcn.maps.regions import open_regions
 from lmfcn.maps.texture_map import USUAL_WINDOW
 from lmfcn.method.history import TrainingWarning
 from lmfcn.model_file import describe_model
-from lmfcn.networks.registry import TEXTURE_FCN
+from lmfcn.networks.registry import TEXTURE_FCN, find_network
 from lmfcn.predict.evaluation import (
     Estimate,
     Evaluation,
@@ -32,9 +32,11 @@ from lmfcn.predict.evaluation import (
     evaluate_predictions,
     find_training_copies,
 )
-from lmfcn.recipe import find_recipe
+from lmfcn.recipe import change, find_recipe
+from lmfcn.training.checkpoints import Checkpoints
 from lmfcn.training.choose_network import NetworkChoice, choose_network
-from lmfcn.util.progress import step_progress
+from lmfcn.training.forecast import Forecast, forecast_collection
+from lmfcn.util.progress import format_seconds, step_progress
 
 AUTO = "auto"
 """The network that cross-validation on the training images chooses."""
@@ -51,7 +53,7 @@ class Source:
     path : Path
         Anything that `open_collection` reads.
     size : int or None
-        Side in pixels to which all images are resized.
+        Side in pixels of all images; None leaves them as they are.
     color : "keep", "grey" or "rgb"
     groups : str or None
         Column of the table with the groups of images that belong together.
@@ -59,6 +61,8 @@ class Source:
         Whether to leave out files that cannot be read.
     groups_from : str or None
         Pattern that finds the groups in the names of the files.
+    fit : "crop", "pad" or "stretch"
+        How images of another shape get the size.
     regions : Path or None
         GeoJSON with annotated regions of a large image at `path`; the images are tiles of these.
     tile : int
@@ -73,6 +77,7 @@ class Source:
     groups: str | None = None
     skip_bad: bool = False
     groups_from: str | None = None
+    fit: SizeFit = "crop"
     regions: Path | None = None
     tile: int = USUAL_WINDOW
     resolution: float | None = None
@@ -84,7 +89,7 @@ class Source:
         images = open_collection(self.path, group_column=self.groups, group_pattern=self.groups_from, color=self.color)
         if images.labels is None:
             raise ValueError(f"{self.path} has no labels; the class of every image must be known.")
-        images = images if self.size is None else images.resized(self.size)
+        images = images if self.size is None else images.resized(self.size, self.fit)
         return check_readable(images, skip_bad=self.skip_bad, verbose=verbose)
 
     def _open_regions(self, regions: Path) -> ImageCollection:
@@ -275,7 +280,56 @@ class TrainedModel:
         return self.test or self.held_out
 
 
-def train_model(parts: SplitImages, parameters: Mapping[str, Any], *, announce: Callable[[str], None]) -> TrainedModel:
+def forecast_training(
+    images: ImageCollection, parameters: Mapping[str, Any], n_validation: int | None = None
+) -> Forecast | None:
+    """Return what a training with these parameters of `LMFCNClassifier` will take, of which a few images are tried."""
+    classifier = LMFCNClassifier(**parameters)
+    recipe, network = classifier.recipe_with_overrides(), find_network(classifier.network, classifier.weights)
+    fraction = classifier.validation_fraction
+    return forecast_collection(images, recipe, n_validation, fraction, classifier.device, network)
+
+
+def _within_budget(
+    parts: SplitImages, parameters: Mapping[str, Any], minutes: float, announce: Callable[[str], None]
+) -> dict[str, Any]:
+    """Return the parameters with fewer passes and epochs if the training would take longer than so many minutes."""
+    stored = None if parameters.get("checkpoint_dir") is None else Checkpoints.open(parameters["checkpoint_dir"])
+    values = {} if stored is None else stored.parameters()
+    if {"epochs", "refit_epochs", "passes"} <= set(values):
+        changes = {name: values[name] for name in ("epochs", "refit_epochs", "passes")}
+        announce(f"Budget: epochs and passes are those of the checkpoints in {stored.folder if stored else ''}.")
+    else:
+        n_validation = None if parts.validation is None else len(parts.validation)
+        expected = forecast_training(parts.train, parameters, n_validation)
+        if expected is None:
+            return dict(parameters)
+        found = expected.within(minutes)
+        announce(_describe_budget(expected, found, minutes))
+        changes = {name: getattr(found.recipe, name) for name in ("epochs", "refit_epochs", "passes")}
+    return {**parameters, "recipe": change(parameters.get("recipe", "default"), changes), "epochs": None}
+
+
+def _describe_budget(expected: Forecast, found: Forecast, minutes: float) -> str:
+    recipe = found.recipe
+    chosen = f"--epochs {recipe.n_epochs} --refit-epochs {recipe.n_refit_epochs} --passes {recipe.n_passes}"
+    if found.seconds > 60 * minutes:
+        return (
+            f"Budget: even with {chosen}, training takes {found.describe()}, more than {minutes:g} minutes;"
+            " --size 64 is faster."
+        )
+    if found is expected:
+        return f"Budget: nothing has to change; training takes {found.describe()}."
+    return f"Budget: {chosen}, which takes {found.describe()} instead of {format_seconds(expected.seconds)}."
+
+
+def train_model(
+    parts: SplitImages,
+    parameters: Mapping[str, Any],
+    *,
+    announce: Callable[[str], None],
+    budget: float | None = None,
+) -> TrainedModel:
     """Fit a classifier and evaluate it; the record of its model holds the result.
 
     Parameters
@@ -285,8 +339,12 @@ def train_model(parts: SplitImages, parameters: Mapping[str, Any], *, announce: 
         Parameters of `LMFCNClassifier`; the network may also be "auto", which chooses it by cross-validation.
     announce : callable
         Called with a sentence before each step that may take long.
+    budget : float, optional
+        Minutes that the training may take, once the network is chosen.
     """
     parameters, choice = _with_network(parts.train, parameters, announce)
+    if budget is not None:
+        parameters = _within_budget(parts, parameters, budget, announce)
     classifier = LMFCNClassifier(**parameters)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TrainingWarning)

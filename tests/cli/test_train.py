@@ -384,3 +384,51 @@ def test_a_large_image_is_trained_on_in_its_annotated_regions(command, tmp_path)
     assert data["n_validation"] == 18  # a whole annotation of each class
     code, _, err = command("train", tmp_path / "large.png", *options, *FAST, "--size", "32")
     assert (code, "annotations are the groups and --tile is the size; leave out --size" in err) == (2, True)
+
+
+def test_a_size_keeps_the_proportions_and_says_what_it_does(command, tmp_path, random):
+    for number in range(6):
+        for label in ("bark", "wood"):
+            (tmp_path / "trees" / label).mkdir(parents=True, exist_ok=True)
+            pixels = random.integers(0, 255, (20, 30 + number), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "trees" / label / f"{number}.png")
+    quietly = ("--no-report", "--no-gallery", "--network", "texture-fcn", *FAST)
+    code, _, err = command("train", "trees", "--size", "16", *quietly)
+    assert code == 0
+    assert "Size: 12 images of 20x30 to 20x35 pixels (height x width) scaled and cut to 16x16\n" in err
+    assert lmfcn.load(tmp_path / "model.lmfcn").form.preprocessing.fit == "scale-crop"
+    assert len(lmfcn.load(tmp_path / "model.lmfcn").predict(tmp_path / "trees")) == 12
+    code, _, err = command("train", "trees", "--size", "16", "--fit", "pad", *quietly)
+    assert "scaled and padded to 16x16" in err
+    code, out, _ = command("info", "model.lmfcn")
+    assert "1 x uint8, scaled and padded to 16x16" in out
+    for arguments, sentence in (
+        (("--fit", "pad"), "--fit says how images get the size of --size; give --size too."),
+        (("--size", "16", "--fit", "fill"), "--fit must be one of"),
+        (("--crop-size", "large"), "--crop-size must be auto, none or a number of pixels, got 'large'."),
+    ):
+        code, _, err = command("train", "trees", *arguments)
+        assert code == 2
+        assert sentence in err
+
+
+def test_time_and_memory_are_said_before_and_a_budget_is_kept(command, trees, tmp_path):
+    quietly = ("--no-report", "--no-gallery", "--network", "texture-fcn", "--latent-dim", "2")
+    code, _, err = command("train", trees, *quietly, "--budget", "0.1", "--crop-size", "none", "--threads", "1")
+    assert code == 0
+    assert re.search(r"Budget: .*takes at most about .* and \d+\.\d GB of memory", err)
+    assert re.search(r"Training takes at most about \d+ (s|min).* of memory\.\n", err)
+    record = lmfcn.load(tmp_path / "model.lmfcn").record
+    assert record["threads"] == 1
+    assert record["parameters"]["crop_size"] is None
+
+
+def test_checkpoints_keep_what_a_budget_chose(command, trees, tmp_path):
+    arguments = ("--no-report", "--no-gallery", "--network", "texture-fcn", "--latent-dim", "2", "--passes", "1")
+    run = ("train", trees, *arguments, "--epochs", "2", "--checkpoint", "run", "--threads", "1")
+    assert command(*run)[0] == 0
+    first = (tmp_path / "model.lmfcn").read_bytes()
+    code, _, err = command(*run, "--budget", "60")
+    assert code == 0
+    assert "Budget: epochs and passes are those of the checkpoints in run." in err
+    assert (tmp_path / "model.lmfcn").read_bytes() == first

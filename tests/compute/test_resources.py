@@ -345,3 +345,34 @@ def test_nested_blocks_go_back_one_by_one():
             raise KeyError
         assert torch.get_num_threads() == 3
     assert torch.get_num_threads() == 4
+
+
+def test_idle_processors_are_counted_by_their_times(tmp_path, monkeypatch):
+    monkeypatch.setattr(resources, "_allowed_processors", lambda: {0, 1, 3})
+    before = (
+        "cpu 9 9 9 9\ncpu0 100 0 0 100 0 0 0 0 0 0\ncpu1 0 0 0 50 0 0 0 0\ncpu2 0 0 0 0 0 0 0 0\ncpu3 7 0 0 7 0 0 0 0\n"
+    )
+    # Of the next 10 ticks, the first is idle in 10, the second in 4 and one of waiting, the last in none.
+    after = "cpu0 100 0 0 110 0 0 0 0\ncpu1 5 0 0 54 1 0 0 0\ncpu2 0 0 0 10 0 0 0 0\ncpu3 17 0 0 7 0 0 0 0\nintr 5\n"
+    path = tmp_path / "stat"
+    path.write_text(before)
+    monkeypatch.setattr(resources.time, "sleep", lambda _: path.write_text(after))
+    assert resources.idle_processors(path) == 1.5
+
+
+@pytest.mark.parametrize(("idle", "expected"), [(0.2, 1), (2.6, 3), (9.0, 4)])
+def test_threads_are_as_many_as_are_idle(monkeypatch, idle, expected):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(resources, "allowed_threads", lambda: 4)
+    monkeypatch.setattr(resources, "idle_processors", lambda: idle)
+    assert resources.free_threads.__wrapped__() == expected
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    assert resources.free_threads.__wrapped__() == 4
+
+
+def test_a_quota_is_rounded_up_and_may_be_missing(tmp_path):
+    path = tmp_path / "cpu.max"
+    path.write_text("150000 100000\n")
+    assert resources._quota(path) == 2
+    path.write_text("max 100000\n")
+    assert resources._quota(path) == resources._quota(tmp_path / "nothing") > 1000

@@ -315,3 +315,16 @@ def test_memory_stays_flat_over_many_files(folder):
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert peak < 3_000_000
+
+
+def test_resizing_is_described_and_keeps_proportions_on_demand(random):
+    sizes = [(12, 30), (40, 20), (16, 16)]
+    images = ImageCollection([random.integers(0, 256, size, dtype=np.uint8) for size in sizes])
+    assert images.describe_resizing() is None
+    cut = images.resized(16, "crop")
+    assert cut.describe_resizing() == "3 images of 16x16 to 40x20 pixels (height x width) scaled and cut to 16x16"
+    assert cut.source_sizes().tolist() == [list(size) for size in sizes]
+    assert "scaled and padded to 16x16" in images.resized(16, "pad").describe_resizing()
+    assert "resized to 16x16" in images.resized(16).describe_resizing()
+    with pytest.raises(ValueError, match="fit must be one of 'crop', 'pad', 'stretch', got 'fill'"):
+        images.resized(16, "fill")

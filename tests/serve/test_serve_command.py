@@ -17,7 +17,7 @@ def serve(monkeypatch, capsys):
     """Run the command; return its exit code, what it printed, and what it would have served."""
     served = []
     monkeypatch.setattr(running, "run", lambda app, listening, open_at: served.append((app, listening, open_at)))
-    monkeypatch.setattr(running, "share_cores", lambda limits: limits)  # it is for the whole process
+    monkeypatch.setattr(running, "share_threads", lambda limits, _: limits)  # it is for the whole process
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["lmfcn", "serve", *map(str, arguments)])

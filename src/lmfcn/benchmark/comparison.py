@@ -37,7 +37,7 @@ from lmfcn.benchmark.verdict import (
     shared_runs,
 )
 from lmfcn.data.collection import ImageCollection
-from lmfcn.data.framing import Color
+from lmfcn.data.framing import Color, SizeFit
 from lmfcn.util.files import write_text
 from lmfcn.util.tensor_files import FileError
 
@@ -59,7 +59,7 @@ class Request:
     repeats : int or None
         Number of splits; None stands for 5, or 3 if quick.
     size : int or None
-        Side in pixels to resize all images to.
+        Side in pixels of all images; None leaves them as they are.
     color : "keep", "grey" or "rgb"
     seed : int
         Seed of the first split; the others follow it.
@@ -77,6 +77,10 @@ class Request:
         Pattern that finds the groups in the names of the files.
     split_duplicates : bool
         Whether a split may separate near-identical images.
+    fit : "crop", "pad" or "stretch"
+        How images of another shape get the size.
+    threads : int
+        Of every run; results depend on it in their last bits.
     """
 
     data: Path
@@ -93,6 +97,8 @@ class Request:
     weights: Mapping[str, Path] = field(default_factory=dict)
     groups_from: str | None = None
     split_duplicates: bool = False
+    fit: SizeFit = "crop"
+    threads: int = 1
 
     @property
     def seeds(self) -> range:
@@ -108,6 +114,8 @@ class Request:
         for method, path in self.weights.items():
             words += [WEIGHT_OPTIONS[method], str(path)]
         words += [] if self.size is None else ["--size", str(self.size)]
+        words += [] if self.fit == "crop" else ["--fit", self.fit]
+        words += [] if self.threads == 1 else ["--threads", str(self.threads)]
         words += [] if self.color == "keep" else ["--color", self.color]
         words += [] if self.seed == 0 else ["--seed", str(self.seed)]
         words += ["--ignore-split"] if self.ignore_split else []
@@ -141,7 +149,7 @@ def prepare(request: Request, changes: Changes | None = None, *, verbose: bool =
     runnable, left_out = runnable_methods(methods, images, changes)
     name = _name(request.data.resolve()) + (", quick" if request.quick else "")
     output = request.output / "runs.jsonl"
-    options = (request.quick, request.jobs, request.scheduler)
+    options = (request.quick, request.jobs, request.scheduler, request.threads)
     return Comparison(name, images, data, runnable, left_out, request.seeds, output, changes, *options)
 
 
@@ -161,12 +169,13 @@ def _images(request: Request) -> ImageCollection:
     images = open_images(
         request.data,
         size=request.size,
+        fit=request.fit,
         color=request.color,
         ignore_split=request.ignore_split,
         group_pattern=request.groups_from,
     )
     if request.quick and request.size is None and images.sizes().max() > QUICK_SIZE:
-        return images.resized(QUICK_SIZE)
+        return images.resized(QUICK_SIZE, request.fit)
     return images
 
 
@@ -195,6 +204,8 @@ class Comparison:
         Runs at the same time on this machine.
     scheduler : str or None
         Address of a dask scheduler; its workers then do the runs.
+    threads : int
+        Of every run.
     """
 
     name: str
@@ -208,6 +219,7 @@ class Comparison:
     quick: bool = False
     jobs: int = 1
     scheduler: str | None = None
+    threads: int = 1
 
     def run(
         self,
@@ -240,6 +252,7 @@ class Comparison:
             tuning_seed=self.seeds[0],
             by_repeat=True,
             jobs=self.jobs,
+            threads=self.threads,
             scheduler=self.scheduler,
         )
 

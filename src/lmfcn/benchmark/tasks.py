@@ -10,7 +10,7 @@ import numpy as np
 
 from lmfcn.data.arrays import as_generator, check_smallest_side
 from lmfcn.data.collection import ImageCollection
-from lmfcn.data.framing import Color
+from lmfcn.data.framing import Color, SizeFit
 from lmfcn.data.gaussians import make_gaussians
 from lmfcn.data.image_files import CollectionError
 from lmfcn.data.leaks import KEPT_TOGETHER, Inspection, describe_groups, duplicates_across, find_duplicates
@@ -245,6 +245,7 @@ def open_images(
     color: Color = "keep",
     ignore_split: bool = False,
     group_pattern: str | None = None,
+    fit: SizeFit = "crop",
 ) -> ImageCollection:
     """Open a labelled collection for repeated splits; one that is already split is refused.
 
@@ -253,12 +254,14 @@ def open_images(
     path : Path
         Whatever `open_collection` reads.
     size : int, optional
-        Side in pixels to resize all images to.
+        Side in pixels of all images.
     color : {"keep", "grey", "rgb"}, default="keep"
     ignore_split : bool, default=False
         Whether to ignore a split that comes with the collection.
     group_pattern : str, optional
         Pattern that finds the groups in the names of the files.
+    fit : {"crop", "pad", "stretch"}, default="crop"
+        How images of another shape get the size.
     """
     images = open_collection(path, color=color, group_pattern=group_pattern)
     if images.labels is None:
@@ -270,7 +273,7 @@ def open_images(
             f"{path} is already split ({', '.join(map(str, names))}), but every repeat needs a split of its own;"
             " with --ignore-split all images are split anew, groups kept together."
         )
-    return images if size is None else images.resized(size)
+    return images if size is None else images.resized(size, fit)
 
 
 def split_indices(images: ImageCollection, seed: int) -> Split:

@@ -9,7 +9,19 @@ import typer
 from typer import Option
 
 from lmfcn.cli.console import CommandConsole, format_count, write_report
-from lmfcn.cli.options import Color, Data, Device, GroupsFrom, Quiet, Size, SplitDuplicates
+from lmfcn.cli.options import (
+    Color,
+    Data,
+    Device,
+    Fit,
+    GroupsFrom,
+    Quiet,
+    Size,
+    SplitDuplicates,
+    Threads,
+    compute_with,
+    size_fit,
+)
 
 if TYPE_CHECKING:
     from lmfcn.data.collection import ImageCollection
@@ -20,6 +32,7 @@ _SHOWN = 10
 
 
 def audit(
+    context: typer.Context,
     data: Data,
     model: Annotated[
         Path | None, Option(metavar="FILE", help="Model that encodes the images; by default a new one is trained.")
@@ -28,6 +41,7 @@ def audit(
         Path, Option("--output", "-o", metavar="DIR", help="Folder for audit.html and audit.csv.")
     ] = Path("audit"),
     size: Size = None,
+    fit: Fit = None,
     color: Color = "keep",
     seed: Annotated[int, Option(min=0, help="Seed of the training: same seed, same result.")] = 0,
     quick: Annotated[
@@ -38,6 +52,7 @@ def audit(
     ] = "texture-fcn",
     groups_from: GroupsFrom = None,
     split_duplicates: SplitDuplicates = False,
+    threads: Threads = None,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -59,9 +74,12 @@ def audit(
 
     reuse_freed_memory()
     check_choice("--network", network, NETWORKS)
+    compute_with(context, threads)
     if quick and model is not None:
         raise ValueError("--quick uses an untrained network and --model your own; give only one of them.")
-    images = _open_images(data, size, color, groups_from, has_model=model is not None)
+    images = _open_images(data, size, fit, color, groups_from, has_model=model is not None)
+    if (resizing := images.describe_resizing()) is not None:
+        CommandConsole(quiet).note(f"Size: {resizing}")
     with create_folder(output):
         with CommandConsole(quiet or model is None).show_status(f"Encoding {format_count(len(images), 'image')}"):
             latents, origin = latents_for_audit(
@@ -86,13 +104,14 @@ def audit(
 
 
 def _open_images(
-    data: Path, size: int | None, color: str, groups_from: str | None, *, has_model: bool
+    data: Path, size: int | None, fit: str | None, color: str, groups_from: str | None, *, has_model: bool
 ) -> "ImageCollection":
     from lmfcn.benchmark.tasks import check_classes
     from lmfcn.data.sources import open_collection
     from lmfcn.util.checks import check_choice
 
     check_choice("--color", color, ("keep", "grey", "rgb"))
+    way = size_fit(size, fit)
     if has_model and (size is not None or color != "keep"):
         raise ValueError(
             "--size and --color apply to a new training; a given model converts images itself. Leave them out."
@@ -101,7 +120,7 @@ def _open_images(
     if images.labels is None:
         raise ValueError(f"{data} has no labels; an audit needs the class of every image.")
     check_classes(data, images.labels)
-    return images if size is None else images.resized(size)
+    return images if size is None else images.resized(size, way)
 
 
 def _print_result(audited: "NamedAudit", duplicates: str) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from typer import Option
 
 from lmfcn.cli.console import write_report
-from lmfcn.cli.options import Color, Data, GroupsFrom, Size, SplitDuplicates
+from lmfcn.cli.options import Color, Data, Fit, GroupsFrom, Size, SplitDuplicates, size_fit
 
 if TYPE_CHECKING:
     from lmfcn.benchmark.comparison import Comparison, Outcome
@@ -38,6 +38,7 @@ def compare(
         float | None, Option(min=0.01, metavar="MINUTES", help="Start no run after this time.")
     ] = None,
     size: Size = None,
+    fit: Fit = None,
     color: Color = "keep",
     seed: Annotated[int, Option(min=0, help="Seed of the first repeat; the others follow it.")] = 0,
     ignore_split: Annotated[bool, Option("--ignore-split", help="Ignore the split in DATA.")] = False,
@@ -47,6 +48,9 @@ def compare(
         bool, Option("--quick", help="Few epochs and small images: a first impression, not a result.")
     ] = False,
     jobs: Annotated[int, Option("--jobs", "-j", min=1, help="Runs at the same time on this machine.")] = 1,
+    threads: Annotated[
+        int, Option(min=1, metavar="N", help="Threads of each run; results depend on it in their last bits.")
+    ] = 1,
     scheduler: Annotated[
         str | None, Option(metavar="ADDRESS", help="Dask scheduler whose workers do the runs.")
     ] = None,
@@ -56,8 +60,9 @@ def compare(
 
     All methods get the same random splits (60 % training, 20 % validation, 20 % test; groups and near-identical images
     stay together) and are tested once per repeat. The baselines are tuned first. After an interruption, or with more
-    repeats or methods, the same command continues. Every run uses one thread, so that results do not depend on the
-    machine; --jobs or --scheduler uses more cores. The exit code is 1 if a training failed, 130 after an interruption.
+    repeats or methods, the same command continues. Every run uses one thread unless --threads gives more, so that
+    results do not depend on the machine; --jobs or --scheduler uses more cores. The exit code is 1 if a training
+    failed, 130 after an interruption.
     """
     from lmfcn.benchmark.comparison import Outcome, Request, prepare, write_results
     from lmfcn.benchmark.measure import DEFAULT_METHODS
@@ -86,6 +91,8 @@ def compare(
         {method: path for method, path in weights.items() if path is not None},
         groups_from,
         split_duplicates,
+        size_fit(size, fit),
+        threads,
     )
     with create_folder(output):
         comparison = prepare(request, verbose=not quiet)
@@ -102,6 +109,8 @@ def compare(
 def _print_notes(comparison: "Comparison") -> None:
     for method, reason in comparison.left_out.items():
         typer.echo(f"{method} is left out: {reason}")
+    if (resizing := comparison.images.describe_resizing()) is not None:
+        typer.echo(f"Size: {resizing}")
     if comparison.data.duplicate_sentence:
         typer.echo(f"Note: {comparison.data.leak_sentence}")
 

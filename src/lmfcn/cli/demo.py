@@ -11,11 +11,14 @@ from rich.console import Console
 from rich.table import Table
 from typer import Option
 
+from lmfcn.cli.options import Threads, compute_with
+
 if TYPE_CHECKING:
     from lmfcn.benchmark.demonstration import DemoResult
 
 
 def demo(
+    context: typer.Context,
     output: Annotated[
         Path, Option("--output", "-o", metavar="DIR", help="Folder for report.html, a model and the histories.")
     ] = Path("demo"),
@@ -23,6 +26,7 @@ def demo(
     size: Annotated[int, Option(min=8, metavar="PIXELS", help="Side of the images.")] = 64,
     images: Annotated[int, Option(min=3, help="Training images per class.")] = 60,
     seed: Annotated[int, Option(min=0, help="Seed of images and weights: same seed, same result.")] = 0,
+    threads: Threads = None,
     quiet: Annotated[bool, Option("--quiet", "-q", help="No progress bars, no table.")] = False,
 ) -> None:
     """Train on photographs and on striped noise, map a mosaic, explain a decision, and write a report.
@@ -35,6 +39,7 @@ def demo(
     from lmfcn.util.files import create_folder
 
     reuse_freed_memory()
+    compute_with(context, threads)
     with create_folder(output):
         from lmfcn.benchmark.demonstration import DemoSettings, run_demo
         from lmfcn.report import demo_report_writer

@@ -9,7 +9,19 @@ import typer
 from typer import Option
 
 from lmfcn.cli.console import CommandConsole, print_accuracy, print_calibration, print_confusion
-from lmfcn.cli.options import AsJson, ConfigFile, Data, Device, GroupsFrom, ModelFile, Quiet, SaveConfig, save_config
+from lmfcn.cli.options import (
+    AsJson,
+    ConfigFile,
+    Data,
+    Device,
+    GroupsFrom,
+    ModelFile,
+    Quiet,
+    SaveConfig,
+    Threads,
+    compute_with,
+    save_config,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,6 +44,7 @@ def evaluate(
     groups_from: GroupsFrom = None,
     skip_bad: Annotated[bool, Option("--skip-bad", help="Leave out files that cannot be read.")] = False,
     csv_file: Annotated[Path | None, Option("--csv", metavar="FILE", help="Write one line per image.")] = None,
+    threads: Threads = None,
     device: Device = "auto",
     config: ConfigFile = None,
     save_config_to: SaveConfig = None,
@@ -52,6 +65,7 @@ def evaluate(
     del config  # its callback has read the file already
     if csv_file is not None:
         check_writable(csv_file)
+    compute_with(context, threads)
     save_config(context, save_config_to)
     console, loaded = CommandConsole(quiet, as_json), load(model, device)
     images, name = _open_part(loaded, data, part, group_column=groups, group_pattern=groups_from)

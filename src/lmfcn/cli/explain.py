@@ -10,7 +10,7 @@ import typer
 from typer import Option
 
 from lmfcn.cli.console import CommandConsole
-from lmfcn.cli.options import AsJson, Device, GalleryFile, ModelFile, Quiet
+from lmfcn.cli.options import AsJson, Device, GalleryFile, ModelFile, Quiet, Threads, compute_with
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def explain(
+    context: typer.Context,
     model: ModelFile,
     images: Annotated[list[Path], typer.Argument(metavar="IMAGE...", help="Image files.")],
     output: Annotated[Path, Option("--output", "-o", metavar="DIR", help="Folder for overlays and the page.")] = Path(
@@ -33,6 +34,7 @@ def explain(
     ] = None,
     gallery: GalleryFile = None,
     format_: Annotated[str, Option("--format", metavar="KIND", help="html: a page; json: explanation.json.")] = "html",
+    threads: Threads = None,
     device: Device = "auto",
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -49,6 +51,7 @@ def explain(
     from lmfcn.util.files import create_folder
 
     check_choice("--format", format_, ("html", "json"))
+    compute_with(context, threads)
     loaded = load(model, device)
     if label is not None:
         class_number(loaded.classes, label)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from lmfcn.cli.options import ModelFile
+from lmfcn.cli.options import ModelFile, Threads, compute_with
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def export(
+    context: typer.Context,
     model: ModelFile,
     output: Annotated[
         Path, Option("--output", "-o", metavar="FILE", help="File to write: .onnx, or .pt2 for torch.export.")
@@ -25,6 +26,7 @@ def export(
         Option("--images", "-i", metavar="DATA", help="Also compare on these images; by default those of the gallery."),
     ] = None,
     tolerance: Annotated[float, Option(min=0, help="Largest accepted difference of scores and probabilities.")] = 1e-4,
+    threads: Threads = None,
     quiet: Annotated[bool, Option("--quiet", "-q", help="No progress, no summary.")] = False,
 ) -> None:
     """Write a model for programs without lmfcn: ONNX, or torch.export.
@@ -39,6 +41,7 @@ def export(
     from lmfcn.export import export_onnx, export_torch
     from lmfcn.model_file import load
 
+    compute_with(context, threads)
     write = export_onnx if ending == ".onnx" else export_torch
     loaded = load(model, "cpu")  # the export always runs there
     compared = _gallery_images(model, loaded) if images is None else images

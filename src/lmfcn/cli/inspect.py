@@ -9,72 +9,145 @@ import typer
 from typer import Option
 
 from lmfcn.cli.console import CommandConsole, format_count
-from lmfcn.cli.options import AsJson, Color, Data, Groups, GroupsFrom, Quiet, Size, SkipBad, name_options
+from lmfcn.cli.options import (
+    AsJson,
+    Color,
+    Data,
+    Fit,
+    Groups,
+    GroupsFrom,
+    Quiet,
+    Size,
+    SkipBad,
+    Threads,
+    compute_with,
+    name_options,
+    size_fit,
+)
 
 if TYPE_CHECKING:
+    from lmfcn.data.collection import ImageCollection
     from lmfcn.data.framing import Color as ColorName
     from lmfcn.data.leaks import Inspection
+    from lmfcn.training.forecast import Forecast
 
 _SHOWN = 20
 _SHOWN_GROUPS = 5
+_LONG_MINUTES = 30
+"""A training that may take longer is proposed with this budget."""
 _PARTS = {"train", "training", "val", "valid", "validation", "test"}
 
 
 def inspect(
+    context: typer.Context,
     data: Data,
     groups: Groups = None,
     size: Size = None,
+    fit: Fit = None,
     color: Color = "keep",
     skip_bad: SkipBad = False,
     headers_only: Annotated[
         bool, Option("--headers-only", help="Do not decode images; duplicates are not found.")
     ] = False,
     groups_from: GroupsFrom = None,
+    threads: Threads = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Show classes, sizes, depths, groups and duplicates of a collection of images.
 
-    The image options are those of lmfcn train. The exit code is 0 if the collection is fit for training with them, 1 if
-    it is not.
+    The image options are those of lmfcn train. At the end stands the command that trains on these images, with its time
+    on this machine, for which the steps of a training are tried on a few of the images. The exit code is 0 if the
+    collection is fit for training with these options, 1 if it is not.
     """
     from lmfcn.data.leaks import inspect as inspect_images
     from lmfcn.data.sources import open_collection
     from lmfcn.util.checks import check_choice
 
     check_choice("--color", color, ("keep", "grey", "rgb"))
+    size_fit(size, fit)
     console = CommandConsole(quiet, as_json)
     images = open_collection(data, group_column=groups, group_pattern=groups_from, color=cast("ColorName", color))
-    images = images if size is None else images.resized(size)
+    images = images if size is None else images.resized(size, size_fit(size, fit))
     found = inspect_images(images, pixels=not headers_only, verbose=not quiet)
     problems = [problem for problem in found.problems if not (skip_bad and "cannot be read" in problem)]
     _print_result(console, found, problems)
+    if (resizing := images.describe_resizing()) is not None and not found.unreadable:
+        console.note(f"Size: {resizing}")
     given = {
         "--groups": groups,
         "--groups-from": groups_from,
         "--size": size,
+        "--fit": fit,
         "--color": None if color == "keep" else color,
         "--skip-bad": skip_bad,
     }
-    _suggest(console, data, given, found, problems)
-    console.print_json({**_json_values(found), "fit_for_training": not problems, "problems": problems})
+    options = _train_options(given, found, problems)
+    forecasts: dict[str, Forecast] = {}
+    if options is not None and not problems and not headers_only and (as_json or not quiet):
+        forecasts = _forecast(console, context, images, threads)
+    command = None if options is None else _train_command(data, {**options, **_budget(forecasts)})
+    if command is not None:
+        _print_forecast(console, forecasts)
+        console.suggest(command)
+    times = {name: {"seconds": found.seconds, "memory_bytes": found.memory} for name, found in forecasts.items()}
+    console.print_json(
+        {
+            **_json_values(found),
+            "fit_for_training": not problems,
+            "problems": problems,
+            "command": command,
+            "training": times,
+        }
+    )
     raise typer.Exit(1 if problems else 0)
 
 
-def _suggest(
-    console: CommandConsole, data: Path, given: Mapping[str, object], found: "Inspection", problems: list[str]
-) -> None:
-    """Propose the command that trains on these images, with the options that they need; none if no option helps."""
+def _train_options(given: Mapping[str, object], found: "Inspection", problems: list[str]) -> dict[str, object] | None:
+    """Return the options of `lmfcn train` that these images need; None if no option helps."""
     cures = _cures(found, problems)
     if len(cures) < len(problems):
-        return
+        return None
     options = {**{name: value for name, value in given.items() if value}, **cures}
     if found.split and not set(found.split) <= _PARTS:
         options["--ignore-split"] = True
+    return options
+
+
+def _train_command(data: Path, options: Mapping[str, object]) -> str:
     words = [shlex.quote(str(data))]
     for name, value in options.items():
         words += [name] if value is True else [name, shlex.quote(str(value))]
-    console.suggest(f"lmfcn train {' '.join(words)} -o model.lmfcn")
+    return f"lmfcn train {' '.join(words)} -o model.lmfcn"
+
+
+def _forecast(
+    console: CommandConsole, context: typer.Context, images: "ImageCollection", threads: int | None
+) -> "dict[str, Forecast]":
+    """Return what a training takes, by the network that it starts from."""
+    with console.show_status("Trying a few images"):
+        from lmfcn.networks.registry import EFFICIENTNET_LITE0, TEXTURE_FCN, has_weights
+        from lmfcn.networks.trunk import SMALLEST_SIDE
+        from lmfcn.user_training import forecast_training
+
+        compute_with(context, threads)
+        pretrained = has_weights() and int(images.sizes().min()) >= SMALLEST_SIDE
+        networks = [TEXTURE_FCN, *([EFFICIENTNET_LITE0] if pretrained else [])]
+        found = {name: forecast_training(images, {"network": name}) for name in networks}
+    return {name: forecast for name, forecast in found.items() if forecast is not None}
+
+
+def _budget(forecasts: "Mapping[str, Forecast]") -> dict[str, object]:
+    """Return the option that bounds the time of a training that would take very long."""
+    longest = max((forecast.seconds for forecast in forecasts.values()), default=0.0)
+    return {"--budget": _LONG_MINUTES} if longest > 60 * _LONG_MINUTES else {}
+
+
+def _print_forecast(console: CommandConsole, forecasts: "Mapping[str, Forecast]") -> None:
+    if not forecasts or console.as_json:
+        return
+    times = ", ".join(f"{forecast.describe()} with {name}" for name, forecast in forecasts.items())
+    console.note(f"Training on this machine: {times}")
 
 
 def _cures(found: "Inspection", problems: list[str]) -> dict[str, object]:

@@ -7,7 +7,15 @@ import typer
 from typer import Option
 
 from lmfcn.cli.console import CommandConsole
-from lmfcn.cli.options import Device, ModelFile, NoneOfThese, Quiet
+from lmfcn.cli.options import (
+    Device,
+    ModelFile,
+    NoneOfThese,
+    Quiet,
+    Threads,
+    compute_with,
+    threads_beside_workers,
+)
 
 if TYPE_CHECKING:
     from lmfcn.maps.run import MapOutcome
@@ -16,6 +24,7 @@ _SHOWN = 20
 
 
 def map_image(
+    context: typer.Context,
     model: ModelFile,
     image: Annotated[
         Path, typer.Argument(metavar="IMAGE", help="Plain image, tiled or pyramidal TIFF, or whole slide.")
@@ -48,6 +57,7 @@ def map_image(
     scheduler: Annotated[
         str | None, Option(metavar="ADDRESS", help="Dask scheduler whose workers do the work.")
     ] = None,
+    threads: Threads = None,
     device: Device = "auto",
     quiet: Quiet = False,
 ) -> None:
@@ -65,6 +75,7 @@ def map_image(
     from lmfcn.util.checks import check_choice
 
     check_choice("--reader", reader, READERS)
+    compute_with(context, threads_beside_workers(threads, jobs, scheduler))
     if resolution is not None and (level != 0 or scale != 1.0):
         raise ValueError("--resolution chooses level and scale itself; leave out --level and --scale.")
     others = [name for name, wanted in (("geojson", geojson), ("ome-tiff", ome_tiff)) if wanted]

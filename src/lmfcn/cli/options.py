@@ -7,12 +7,15 @@ import tomllib
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, cast, get_args, get_origin, get_type_hints
 
 import typer
 from typer import Argument, Context, Option
 
 from lmfcn.util.files import write_text
+
+if TYPE_CHECKING:
+    from lmfcn.data.framing import SizeFit
 
 
 class ConfigError(ValueError):
@@ -31,7 +34,7 @@ _OPTIONS = {
     **{name: f"--{name}" for name in ("augmentation", "passes", "window", "stride", "reject")},
     **{
         name: f"--{name.replace('_', '-')}"
-        for name in ("refit_epochs", "latent_dim", "class_weight", "learning_rate", "batch_size")
+        for name in ("refit_epochs", "latent_dim", "class_weight", "learning_rate", "batch_size", "crop_size")
     },
 }
 """Options of the command line by the name of the Python parameter."""
@@ -94,7 +97,10 @@ ModelFile = Annotated[
 ]
 Groups = Annotated[str | None, Option("--groups", metavar="COLUMN", help="Column with groups that stay together.")]
 SkipBad = Annotated[bool, Option("--skip-bad", help="Leave out files that cannot be read.")]
-Size = Annotated[int | None, Option(min=8, metavar="PIXELS", help="Side to which all images are resized.")]
+Size = Annotated[int | None, Option(min=8, metavar="PIXELS", help="Side of all images; by default as they are.")]
+Fit = Annotated[
+    str | None, Option(metavar="HOW", help="How --size is reached: crop (cuts the longer side), pad or stretch.")
+]
 Color = Annotated[str, Option(metavar="KIND", help="keep, grey or rgb: for images of mixed kinds.")]
 GalleryFile = Annotated[
     Path | None, Option(metavar="FILE", help="Gallery of training images; by default the one beside MODEL.")
@@ -122,6 +128,47 @@ SplitDuplicates = Annotated[
 ]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="No progress and no notes; only results and errors.")]
 AsJson = Annotated[bool, Option("--json", help="One JSON object on standard output, and nothing else there.")]
+
+
+def size_fit(size: int | None, fit: str | None) -> "SizeFit":
+    """Return how images get the size that was asked for; refuse a way without a size."""
+    from lmfcn.data.framing import SIZE_FITS
+    from lmfcn.util.checks import check_choice
+
+    if fit is None:
+        return "crop"
+    check_choice("--fit", fit, tuple(SIZE_FITS))
+    if size is None:
+        raise ValueError("--fit says how images get the size of --size; give --size too.")
+    return cast("SizeFit", fit)
+
+
+Threads = Annotated[
+    int | None,
+    Option(min=1, metavar="N", help="Threads to compute with; by default as many as there are idle processors."),
+]
+
+
+def compute_with(context: Context, threads: int | None) -> int:
+    """Compute with so many threads until the command ends, or with as many as are free; return their number.
+
+    The number is an option of this call from now on, which `save_config` writes: bits depend on it.
+    """
+    from lmfcn.compute.resources import free_threads, use_threads
+
+    count = free_threads() if threads is None else threads
+    context.params["threads"] = count
+    context.with_resource(use_threads(count))
+    return count
+
+
+def threads_beside_workers(threads: int | None, jobs: int | None, scheduler: str | None) -> int | None:
+    """Return the threads of this process; workers always compute with one each, so that nothing depends on them."""
+    if jobs is None and scheduler is None:
+        return threads
+    if threads is not None:
+        raise ValueError("With --jobs or --scheduler every worker has one thread; leave out --threads.")
+    return 1
 
 
 _NOT_IN_FILES = ("config", "save_config_to", "help")

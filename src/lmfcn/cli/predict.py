@@ -12,7 +12,18 @@ import typer
 from typer import Argument, Option
 
 from lmfcn.cli.console import CommandConsole, format_count
-from lmfcn.cli.options import ConfigFile, Device, ModelFile, NoneOfThese, Quiet, SaveConfig, save_config
+from lmfcn.cli.options import (
+    ConfigFile,
+    Device,
+    ModelFile,
+    NoneOfThese,
+    Quiet,
+    SaveConfig,
+    Threads,
+    compute_with,
+    save_config,
+    threads_beside_workers,
+)
 
 if TYPE_CHECKING:
     from lmfcn.model import TextureModel
@@ -59,6 +70,7 @@ def predict(
     scheduler: Annotated[
         str | None, Option(metavar="ADDRESS", help="Dask scheduler whose workers do the work.")
     ] = None,
+    threads: Threads = None,
     device: Device = "auto",
     resume: Annotated[bool, Option("--resume", help="Continue an interrupted run that writes FILE.")] = False,
     config: ConfigFile = None,
@@ -93,6 +105,7 @@ def predict(
     if output is not None:
         check_writable(output)
     save_config(context, save_config_to)
+    compute_with(context, threads_beside_workers(threads, jobs, scheduler))
     console = CommandConsole(quiet)
     if resume and output is not None and is_complete(output):
         console.note(f"{output} is complete, so there is nothing to resume; without --resume it is written again.")

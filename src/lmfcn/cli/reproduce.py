@@ -43,6 +43,9 @@ def reproduce(
         Option("--ignore-groups", help="Split patients, slides and textures: too optimistic, but common in papers."),
     ] = False,
     jobs: Annotated[int, Option("--jobs", "-j", min=1, help="Runs at the same time on this machine.")] = 1,
+    threads: Annotated[
+        int, Option(min=1, metavar="N", help="Threads of each run; results depend on it in their last bits.")
+    ] = 1,
     scheduler: Annotated[
         str | None, Option(metavar="ADDRESS", help="Dask scheduler whose workers do the runs.")
     ] = None,
@@ -75,6 +78,7 @@ def reproduce(
         ignore_groups,
         jobs,
         scheduler,
+        threads,
     )
     figures = [name for name in request.wanted if name in FIGURES]
     with create_folder(output):

@@ -7,7 +7,7 @@ import typer
 from typer import Option
 
 from lmfcn.cli.console import CommandConsole
-from lmfcn.cli.options import Device, GalleryFile, ModelFile
+from lmfcn.cli.options import Device, GalleryFile, ModelFile, Threads, compute_with
 
 if TYPE_CHECKING:
     from lmfcn.explain.gallery import Gallery
@@ -19,6 +19,7 @@ _FILES_OF_A_REQUEST = 4  # of the largest allowed size; smaller files can be mor
 
 
 def serve(
+    context: typer.Context,
     model: ModelFile,
     port: Annotated[int, Option(min=0, max=65535, help="Port; 0 chooses a free one.")] = 8000,
     host: Annotated[str, Option(help="Address to listen on; 0.0.0.0 admits other machines.")] = "127.0.0.1",
@@ -34,6 +35,7 @@ def serve(
     max_megapixels: Annotated[
         float | None, Option(min=0.001, help="Size of one image: 50, or 2.5 if the model takes any size.")
     ] = None,
+    threads: Threads = None,
     device: Device = "auto",
     open_browser: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Print the address, nothing else.")] = False,
@@ -54,7 +56,9 @@ def serve(
         fitted = load(model, device)
     local = server.is_loopback(host)
     images = _load_gallery(model, gallery, fitted)
-    limits = server.share_cores(_limits(fitted, max_files, max_megabytes, max_megapixels))
+    limits = server.share_threads(
+        _limits(fitted, max_files, max_megabytes, max_megapixels), compute_with(context, threads)
+    )
     app = make_app(fitted, images, limits, token, _hosts(host, allow_host or [], local=local))
     app.title = model.name
     with server.listen(host, port) as listening:

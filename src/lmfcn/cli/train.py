@@ -9,7 +9,17 @@ import typer
 from typer import Option
 
 from lmfcn.cli.console import CommandConsole, format_count, print_accuracy
-from lmfcn.cli.options import AsJson, ConfigFile, Data, Quiet, SaveConfig, name_options, save_config
+from lmfcn.cli.options import (
+    AsJson,
+    ConfigFile,
+    Data,
+    Quiet,
+    SaveConfig,
+    compute_with,
+    name_options,
+    save_config,
+    size_fit,
+)
 
 if TYPE_CHECKING:
     from lmfcn.classifier import LMFCNClassifier
@@ -72,7 +82,16 @@ def train(
         Option(metavar="MICROMETRES", help="Pixel size of these tiles; by default the file's.", rich_help_panel=_DATA),
     ] = None,
     size: Annotated[
-        int | None, Option(min=8, metavar="PIXELS", help="Side to which all images are resized.", rich_help_panel=_DATA)
+        int | None,
+        Option(min=8, metavar="PIXELS", help="Side of all images; by default as they are.", rich_help_panel=_DATA),
+    ] = None,
+    fit: Annotated[
+        str | None,
+        Option(
+            metavar="HOW",
+            help="How --size is reached: crop (cuts the longer side), pad or stretch.",
+            rich_help_panel=_DATA,
+        ),
     ] = None,
     color: Annotated[
         str, Option(metavar="KIND", help="keep, grey or rgb: for images of mixed kinds.", rich_help_panel=_DATA)
@@ -102,11 +121,11 @@ def train(
         Option(metavar="FILE", help="Own weights for efficientnet-lite0.", rich_help_panel=_METHOD),
     ] = None,
     epochs: Annotated[
-        int | None, Option(min=1, help="Epochs: 15, or 10 per class for one-vs-all.", rich_help_panel=_METHOD)
+        int | None, Option(min=1, help="Epochs: 6; 10 per class with --recipe paper.", rich_help_panel=_METHOD)
     ] = None,
     refit_epochs: Annotated[
         int | None,
-        Option(min=0, help="How many of them, the last, use all images: 7.", rich_help_panel=_METHOD),
+        Option(min=0, help="How many of them, the last, use all images: 3.", rich_help_panel=_METHOD),
     ] = None,
     latent_dim: Annotated[
         int | None, Option(min=1, help="Length of the latent vector: 64.", rich_help_panel=_METHOD)
@@ -136,7 +155,25 @@ def train(
         int | None, Option(min=1, help="Images per optimiser step: 32.", rich_help_panel=_METHOD)
     ] = None,
     passes: Annotated[
-        int | None, Option(min=1, help="Passes over the images per epoch: 8.", rich_help_panel=_METHOD)
+        int | None,
+        Option(min=1, help="Passes over the images per epoch: 4 to 12.", rich_help_panel=_METHOD),
+    ] = None,
+    crop_size: Annotated[
+        str | None,
+        Option(
+            metavar="PIXELS",
+            help="Train on random crops of this side, or none: on whole images; auto (default) compares both.",
+            rich_help_panel=_METHOD,
+        ),
+    ] = None,
+    budget: Annotated[
+        float | None,
+        Option(
+            min=0.1,
+            metavar="MINUTES",
+            help="Train for at most about so long, with fewer passes and epochs.",
+            rich_help_panel=_RUN,
+        ),
     ] = None,
     seed: Annotated[int, Option(min=0, help="Same seed, same model.", rich_help_panel=_RUN)] = 0,
     jobs: Annotated[
@@ -149,6 +186,15 @@ def train(
             "--resume",
             metavar="DIR",
             help="Save checkpoints here; continue from them.",
+            rich_help_panel=_RUN,
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None,
+        Option(
+            min=1,
+            metavar="N",
+            help="Threads to compute with; by default as many as there are idle processors.",
             rich_help_panel=_RUN,
         ),
     ] = None,
@@ -174,13 +220,14 @@ def train(
     console.load_libraries()
     from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.networks.registry import NETWORKS
-    from lmfcn.recipe import override
+    from lmfcn.recipe import change, override
     from lmfcn.user_training import AUTO, Source, open_split
     from lmfcn.util.checks import check_choice
     from lmfcn.util.files import check_writable, create_folder
 
     del config  # its callback has read the file already
     reuse_freed_memory()
+    _note_threads(console, compute_with(context, threads), threads)
     check_choice("--color", color, ("keep", "grey", "rgb"))
     check_choice("--network", network, (AUTO, *NETWORKS))
     page = None if no_report else report or output.parent / "report.html"
@@ -196,9 +243,12 @@ def train(
             "split_duplicates": split_duplicates or None,
         },
     )
+    if crop_size is not None:
+        changed_recipe = change(changed_recipe, {"crop_size": parse_crop_size(crop_size)})
     # Values that contradict each other are refused before anything is read.
     override(changed_recipe, {"epochs": epochs, "latent_dim": latent_dim, "strategy": strategy})
-    source = Source(data, size, cast("Color", color), groups, skip_bad, groups_from, regions, tile, resolution)
+    kept = size_fit(size, fit)
+    source = Source(data, size, cast("Color", color), groups, skip_bad, groups_from, kept, regions, tile, resolution)
     with create_folder(output.parent), create_folder((page or output).parent):
         for file in filter(None, (output, page)):
             check_writable(file)
@@ -220,7 +270,7 @@ def train(
         "verbose": not quiet,
     }
     start = time.monotonic()
-    trained = _train(console, parts, parameters)
+    trained = _train(console, parts, parameters, budget)
     _print_result(console, trained, time.monotonic() - start)
     _write(console, trained, output, page, gallery=not no_gallery)
     raise typer.Exit(130 if trained.interrupted else 0)
@@ -248,6 +298,30 @@ def parse_class_weight(text: str) -> Any:
     return weights
 
 
+def parse_crop_size(text: str) -> int | str | None:
+    """Return the `crop_size` of a recipe for a text.
+
+    Examples
+    --------
+    >>> parse_crop_size("64"), parse_crop_size("none"), parse_crop_size("auto")
+    (64, None, 'auto')
+    """
+    if text in ("auto", "none"):
+        return None if text == "none" else text
+    try:
+        return int(text)
+    except ValueError as error:
+        raise ValueError(f"--crop-size must be auto, none or a number of pixels, got {text!r}.") from error
+
+
+def _note_threads(console: CommandConsole, count: int, given: int | None) -> None:
+    """Say how to repeat a training whose number of threads was chosen by how busy the machine was."""
+    from lmfcn.compute.resources import allowed_threads
+
+    if given is None and count < allowed_threads():
+        console.note(f"Threads: {count} of {allowed_threads()}, the others are busy; --threads {count} repeats this.")
+
+
 def _print_notes(console: CommandConsole, parts: "SplitImages", holdout: float, *, split_duplicates: bool) -> None:
     from lmfcn.data.leaks import KEPT_TOGETHER, MAY_BE_SPLIT
 
@@ -259,6 +333,8 @@ def _print_notes(console: CommandConsole, parts: "SplitImages", holdout: float, 
         if part is not None
     ]
     console.note(f"Images: {', '.join(counts)}")
+    if (resizing := parts.train.describe_resizing()) is not None:
+        console.note(f"Size: {resizing}")
     for error in parts.left_out:
         console.note(f"Left out: {error}")
     if parts.duplicates.sentence:
@@ -270,11 +346,13 @@ def _print_notes(console: CommandConsole, parts: "SplitImages", holdout: float, 
         console.note(f"Note: {note}")
 
 
-def _train(console: CommandConsole, parts: "SplitImages", parameters: dict[str, Any]) -> "TrainedModel":
+def _train(
+    console: CommandConsole, parts: "SplitImages", parameters: dict[str, Any], budget: float | None
+) -> "TrainedModel":
     from lmfcn.user_training import train_model
 
     try:
-        return train_model(parts, parameters, announce=console.note)
+        return train_model(parts, parameters, announce=console.note, budget=budget)
     except KeyboardInterrupt:
         advice = " Run the same command to continue." if parameters["checkpoint_dir"] else ""
         typer.echo(f"Stopped; no model was written.{advice}", err=True)

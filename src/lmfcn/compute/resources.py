@@ -9,6 +9,7 @@ import functools
 import os
 import platform
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -277,6 +278,81 @@ class _ThreadBlocks:
         torch.set_num_threads(count)
 
 
+_CPU_TIMES = Path("/proc/stat")
+_CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+_SECONDS_WATCHED = 0.2
+
+
+@functools.cache
+def free_threads() -> int:
+    """Return how many threads this process should compute with: as many as there are processors without work.
+
+    At least 1, and never more than PyTorch would take, than the scheduler lets this process run on, or than its control
+    group may use. OMP_NUM_THREADS has the last word. The answer is found once per process, in a fifth of a second, so
+    that everything in it computes with the same number.
+    """
+    most = allowed_threads()
+    if most == 1 or "OMP_NUM_THREADS" in os.environ:
+        return most
+    return max(1, min(most, round(idle_processors())))
+
+
+def allowed_threads() -> int:
+    """Return how many threads this process may use at most, however busy the machine is."""
+    most = torch.get_num_threads()
+    if "OMP_NUM_THREADS" in os.environ:
+        return most
+    return max(1, min(most, len(_allowed_processors()), _quota(_CPU_QUOTA)))
+
+
+def idle_processors(times: Path = _CPU_TIMES, seconds: float = _SECONDS_WATCHED) -> float:
+    """Return how many of the processors that this process may use have nothing to do, such as 1.5.
+
+    Other than the load average, which looks back over a minute, this does not count a training that has just ended.
+    Where the system tells no times, the load average has to do.
+    """
+    before = _idle_times(times)
+    if not before:
+        return len(_allowed_processors()) - os.getloadavg()[0]
+    time.sleep(seconds)
+    after = _idle_times(times)
+    shares = [
+        (after[name][0] - idle) / max(1, after[name][1] - total)
+        for name, (idle, total) in before.items()
+        if name in after
+    ]
+    return sum(shares)
+
+
+def _idle_times(path: Path) -> dict[int, tuple[int, int]]:
+    """Return the idle time and the whole time so far of each processor that this process may use."""
+    try:
+        lines = path.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return {}
+    allowed, times = _allowed_processors(), {}
+    for line in lines:
+        name, *counts = line.split()
+        number = name.removeprefix("cpu")
+        if number.isdecimal() and int(number) in allowed:
+            values = [int(count) for count in counts[:8]]  # those behind it are contained in the first
+            times[int(number)] = (values[3] + values[4], sum(values))  # idle, and waiting for a disk
+    return times
+
+
+def _allowed_processors() -> set[int]:
+    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(range(os.cpu_count() or 1))
+
+
+def _quota(path: Path) -> int:
+    """Return how many processors the control group may keep busy, rounded up; very many without a limit."""
+    try:
+        quota, period = path.read_text(encoding="ascii").split()
+        return -(-int(quota) // int(period))
+    except (OSError, ValueError):
+        return 2**16
+
+
 def _thread_libraries() -> list[Any]:
     from threadpoolctl import ThreadpoolController
 
@@ -346,6 +422,15 @@ def check_kernel_memory(n_images: int) -> None:
             f"The SVM on {n_images} images needs about {needed / 1e9:.1f} GB for its kernel, but {free / 1e9:.1f} GB of"
             " memory are free; train on fewer images (a random part of every class), or on a larger machine."
         )
+
+
+def resident_memory() -> int:
+    """Return how many bytes of memory this process holds, or 0 if the system does not report it."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    except (OSError, IndexError, ValueError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def free_memory() -> int | None:

@@ -11,18 +11,22 @@ import numpy as np
 
 from lmfcn.data.arrays import RandomState, as_generator, check_image_list, check_images, vote_by_source
 from lmfcn.data.framing import (
+    SIZE_FITS,
     Color,
     Preprocessing,
     Size,
+    SizeFit,
     as_pair,
     complete_preprocessing,
     describe_channels,
+    describe_fit,
     describe_image,
     describe_preprocessing,
     tile_boxes,
 )
 from lmfcn.data.image_files import CollectionError, ImageError, ImageInfo, describe_errors
 from lmfcn.data.image_store import CACHE_BYTES, ImageStore, map_in_threads
+from lmfcn.util.checks import check_choice
 from lmfcn.util.progress import item_progress
 
 if TYPE_CHECKING:
@@ -160,9 +164,25 @@ class ImageCollection:
             raise ValueError(f"The split has the parts {sorted(set(self.split.tolist()))}, not {name!r}.")
         return self.subset(self.split == name)
 
-    def resized(self, size: Size) -> "ImageCollection":
-        """Return the collection with every image scaled to `size` (a side, or height and width)."""
-        return self.preprocessed(replace(self.preprocessing, fit="resize", size=as_pair(size)))
+    def resized(self, size: Size, fit: SizeFit = "stretch") -> "ImageCollection":
+        """Return the collection with every image scaled to `size` (a side, or height and width).
+
+        Images of another shape are stretched, or keep their proportions: "crop" covers `size` and cuts the middle,
+        "pad" fits the whole image in and mirrors it at the borders.
+        """
+        check_choice("fit", fit, tuple(SIZE_FITS))
+        return self.preprocessed(replace(self.preprocessing, fit=SIZE_FITS[fit], size=as_pair(size)))
+
+    def describe_resizing(self) -> str | None:
+        """Say what is done to the sizes of the images, such as "310 images of ... scaled and cut to 64x64"."""
+        if self.preprocessing.size is None:
+            return None
+        sizes = self.source_sizes()
+        areas = sizes.prod(axis=1)
+        least, most = ("x".join(map(str, sizes[int(number)])) for number in (areas.argmin(), areas.argmax()))
+        many = least if least == most else f"{least} to {most}"
+        side = "x".join(map(str, self.preprocessing.size))
+        return f"{len(self):,} images of {many} pixels (height x width) {describe_fit(self.preprocessing)} to {side}"
 
     def unstretched(self) -> "ImageCollection":
         """Return the collection with every image in its own shape, for pictures: resizing may have distorted it."""
@@ -305,7 +325,7 @@ class ImageCollection:
 
     def source_sizes(self) -> np.ndarray:
         """Return height and width (n, 2) of every image as its textures were recorded: before it is resized."""
-        if self.preprocessing.fit != "resize":
+        if not self.preprocessing.scales:
             return self.sizes()
         infos = [self._store.info(source) for source in self._sources.tolist()]
         return np.array([(info.height, info.width) for info in infos])

@@ -10,7 +10,20 @@ import numpy as np
 from PIL import Image
 
 Color = Literal["keep", "grey", "rgb"]
-Fit = Literal["keep", "resize", "crop"]
+Fit = Literal["keep", "resize", "crop", "scale-crop", "scale-pad"]
+SizeFit = Literal["crop", "pad", "stretch"]
+"""How images of another shape get a given size, in the words of the command line."""
+
+SIZE_FITS: dict[SizeFit, Fit] = {"crop": "scale-crop", "pad": "scale-pad", "stretch": "resize"}
+"""The same in the words of model files, in which "crop" cuts without scaling."""
+
+_DONE: dict[Fit, str] = {
+    "keep": "left",
+    "resize": "resized",
+    "crop": "cropped",
+    "scale-crop": "scaled and cut",
+    "scale-pad": "scaled and padded",
+}
 Size = int | tuple[int, int]
 
 THUMBNAIL_SIDE = 96
@@ -27,14 +40,20 @@ class Preprocessing:
     Attributes
     ----------
     color : "keep", "grey" or "rgb"
-    fit : "keep", "resize" or "crop"
-        Keep the size, scale to `size`, or cut `size` out of the middle.
+    fit : "keep", "resize", "crop", "scale-crop" or "scale-pad"
+        Keep the size; scale to `size`, which stretches images of another shape; cut `size` out of the middle; scale so
+        that `size` is covered, and cut the middle; or scale so that all fits in, and mirror the rest at the borders.
     size : (height, width) or None
     """
 
     color: Color = "keep"
     fit: Fit = "keep"
     size: tuple[int, int] | None = None
+
+    @property
+    def scales(self) -> bool:
+        """Whether images are scaled, so that a pixel no longer shows what it showed."""
+        return self.fit in SIZE_FITS.values()
 
 
 NO_PREPROCESSING = Preprocessing()
@@ -44,11 +63,10 @@ NO_PREPROCESSING = Preprocessing()
 def preprocess_image(image: np.ndarray, preprocessing: Preprocessing) -> np.ndarray:
     """Convert an image (height, width, channels) to the colour and size of `preprocessing`."""
     image = to_color(image, preprocessing.color)
-    if preprocessing.fit == "resize" and preprocessing.size is not None:
-        return resize_image(image, preprocessing.size)
-    if preprocessing.fit == "crop" and preprocessing.size is not None:
-        return crop_middle(image, preprocessing.size)
-    return image
+    if preprocessing.size is None or preprocessing.fit == "keep":
+        return image
+    ways = {"resize": resize_image, "crop": crop_middle, "scale-crop": scale_and_crop, "scale-pad": scale_and_pad}
+    return ways[preprocessing.fit](image, preprocessing.size)
 
 
 def size_after(size: tuple[int, int], preprocessing: Preprocessing) -> tuple[int, int]:
@@ -83,8 +101,13 @@ def describe_preprocessing(preprocessing: Preprocessing) -> str:
     steps = [] if preprocessing.color == "keep" else [f"converted to {preprocessing.color}"]
     if preprocessing.size is not None:
         height, width = preprocessing.size
-        steps.append(f"{'resized' if preprocessing.fit == 'resize' else 'cropped'} to {height}x{width} pixels")
+        steps.append(f"{describe_fit(preprocessing)} to {height}x{width} pixels")
     return " and ".join(steps) or "as they are"
+
+
+def describe_fit(preprocessing: Preprocessing) -> str:
+    """Return how images get their size, as a participle such as "resized"."""
+    return _DONE[preprocessing.fit]
 
 
 def to_color(image: np.ndarray, color: Color) -> np.ndarray:
@@ -100,14 +123,19 @@ def to_color(image: np.ndarray, color: Color) -> np.ndarray:
     raise ValueError(f"an image with {channels} channels cannot become {color}; use color='keep'")
 
 
-def resize_image(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
-    """Scale an image to (height, width) by antialiased bilinear interpolation; the pixel type stays."""
+def resize_image(
+    image: np.ndarray, size: tuple[int, int], box: tuple[float, float, float, float] | None = None
+) -> np.ndarray:
+    """Scale an image to (height, width) by antialiased bilinear interpolation; the pixel type stays.
+
+    With a `box` (left, top, right, bottom), only this part of the image is scaled.
+    """
     if image.shape[:2] == size:
         return image
     if image.dtype == np.uint8 and image.shape[2] in (1, 3):
-        return np.array(to_pillow(image).resize(size[::-1], Image.Resampling.BILINEAR)).reshape(*size, -1)
+        return np.array(to_pillow(image).resize(size[::-1], Image.Resampling.BILINEAR, box)).reshape(*size, -1)
     planes = [
-        np.asarray(Image.fromarray(plane).resize(size[::-1], Image.Resampling.BILINEAR))
+        np.asarray(Image.fromarray(plane).resize(size[::-1], Image.Resampling.BILINEAR, box))
         for plane in np.moveaxis(image.astype(np.float32), 2, 0)
     ]
     return _convert(np.stack(planes, axis=2), image.dtype)
@@ -125,6 +153,38 @@ def crop_middle(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
         raise ValueError(f"is {height}x{width} pixels, too small to cut out {size[0]}x{size[1]}")
     top, left = (height - size[0]) // 2, (width - size[1]) // 2
     return image[top : top + size[0], left : left + size[1]]
+
+
+def scale_and_crop(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Scale an image so that it covers (height, width), and cut the middle; its proportions stay.
+
+    Examples
+    --------
+    >>> scale_and_crop(np.array([[[0], [2], [4], [6]], [[0], [2], [4], [6]]], dtype=np.uint8), (2, 2))[..., 0].tolist()
+    [[2, 4], [2, 4]]
+    """
+    height, width = image.shape[:2]
+    factor = min(height / size[0], width / size[1])
+    rows, columns = size[0] * factor, size[1] * factor
+    top, left = (height - rows) / 2, (width - columns) / 2
+    # Rounding must not take the box out of the image, which Pillow refuses.
+    return resize_image(image, size, (left, top, min(width, left + columns), min(height, top + rows)))
+
+
+def scale_and_pad(image: np.ndarray, size: tuple[int, int]) -> np.ndarray:
+    """Scale an image so that it fits into (height, width), and mirror it at the borders; its proportions stay.
+
+    Examples
+    --------
+    >>> scale_and_pad(np.array([[[1], [2]]], dtype=np.uint8), (4, 2))[..., 0].tolist()
+    [[1, 2], [1, 2], [1, 2], [1, 2]]
+    """
+    height, width = image.shape[:2]
+    factor = min(size[0] / height, size[1] / width)
+    small = resize_image(image, (max(1, round(height * factor)), max(1, round(width * factor))))
+    missing = [full - side for full, side in zip(size, small.shape[:2], strict=True)]
+    sides = [(number // 2, number - number // 2) for number in missing]
+    return np.pad(small, (*sides, (0, 0)), mode="symmetric")
 
 
 def tile_boxes(

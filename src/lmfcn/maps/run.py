@@ -8,6 +8,7 @@ from pathlib import Path
 
 from lmfcn.compute.parallel import LostWorkerError, as_completed
 from lmfcn.compute.resources import WithThreads, check_device
+from lmfcn.data.framing import describe_fit
 from lmfcn.maps.blocks import (
     BlockMapper,
     BlockResult,
@@ -212,10 +213,11 @@ def _notes(plan: _Plan, request: MapRequest) -> list[str]:
     many_scales = scale_note(plan.model)
     notes = [] if many_scales is None else [many_scales]
     frame, scale = plan.model.form.preprocessing, plan.settings.view.scale
-    if not many_scales and frame.fit == "resize" and frame.size is not None and scale == 1:
+    if not many_scales and frame.scales and frame.size is not None and scale == 1:
         notes.append(
-            f"The model was trained on images that had been resized to {frame.size[0]}x{frame.size[1]} pixels; if they"
-            " had another size before, give the factor as --scale; otherwise textures appear coarser or finer."
+            f"The model was trained on images that had been {describe_fit(frame)} to {frame.size[0]}x{frame.size[1]}"
+            " pixels; if they had another size before, give the factor as --scale; otherwise textures appear coarser"
+            " or finer."
         )
     if request.resolution is not None and scale > 1:
         notes.append(

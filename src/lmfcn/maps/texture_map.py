@@ -18,6 +18,7 @@ from torch import Tensor
 
 from lmfcn.compute.encode import fold_batch_norm, to_batch
 from lmfcn.compute.moments import standard_deviation
+from lmfcn.data.framing import describe_fit
 from lmfcn.maps.windows import CORNERS, END, START, STRIPS, Corner, Places, WindowMaps, window_maps
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.method.network import TextureFCN
@@ -85,8 +86,8 @@ def scale_note(model: TextureModel) -> str | None:
     if not smallest or not largest or math.sqrt(math.prod(largest) / math.prod(smallest)) < _MOST_UNEQUAL:
         return None
     size, doubt = model.form.preprocessing.size, "at many scales"
-    if model.form.preprocessing.fit == "resize" and size is not None:
-        done = f", each resized to {size[0]}x{size[1]}"
+    if model.form.preprocessing.scales and size is not None:
+        done = f", each {describe_fit(model.form.preprocessing)} to {size[0]}x{size[1]}"
     elif model.trunk is not None:
         done = f", each brought to the {model.trunk.input_size} pixels of its frozen network"
     else:

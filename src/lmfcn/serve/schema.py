@@ -96,7 +96,7 @@ class ModelCard(BaseModel):
     channels: int
     pixels: str = Field(description="uint8, uint16 or float.")
     size: Annotated[list[int], Two] | None = Field(
-        description="Height and width to which images are resized; null: images are not resized."
+        description="Height and width that images are given; null: images keep their size."
     )
     coverage: Probability | None = Field(
         description="Approximate share of images whose true class is in the prediction set."

@@ -1,7 +1,6 @@
 """Run the web application on a socket, and guard its requests and responses."""
 
 import logging
-import os
 import socket
 import webbrowser
 from collections.abc import Collection
@@ -66,11 +65,10 @@ def browser_address(listening: socket.socket) -> str:
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
 
-def share_cores(limits: Limits) -> Limits:
-    """Return limits with one worker per core, at most four, and divide the threads of torch among them."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    workers = min(4, cores)
-    torch.set_num_threads(max(1, cores // workers))
+def share_threads(limits: Limits, threads: int) -> Limits:
+    """Return limits with one worker per thread, at most four, and divide the threads of torch among them."""
+    workers = min(4, threads)
+    torch.set_num_threads(max(1, threads // workers))
     return replace(limits, workers=workers)
 
 

@@ -171,6 +171,11 @@ class Checkpoints:
         seed = self._identity().get("seed")
         return seed if isinstance(seed, int) else None
 
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the run that the folder holds; none if it holds no run."""
+        values = self._identity().get("parameters")
+        return values if isinstance(values, dict) else {}
+
     def claim(self, identity: Mapping[str, Any], threads: ThreadCounts) -> "Checkpoints":
         """Make the folder this run's, or refuse if it is another one's.
 

@@ -239,7 +239,7 @@ def fit_model(data: TrainingData, options: FitOptions) -> Fitted:
     """Train the networks in two phases, fit the final SVM, calibrate it, and put the model together."""
     check_kernel_memory(len(data.train) + (0 if data.validation is None else len(data.validation)))
     try:
-        start = _start(data, options)
+        start = start_of_training(data, options)
         options = start.options(options)
         n_epochs = n_bar_epochs(start.inputs, options)
         with epoch_progress(phase_title(data), n_epochs, visible=options.verbose) as bar:
@@ -349,7 +349,8 @@ class _Start:
         return self.beside.validation if validation else self.beside.train
 
 
-def _start(data: TrainingData, options: FitOptions) -> _Start:
+def start_of_training(data: TrainingData, options: FitOptions) -> _Start:
+    """Describe the images, and decide what the networks see of them."""
     if options.network is not None:
         return _start_frozen(data, options.network, options)
     recipe = options.recipe

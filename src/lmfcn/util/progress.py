@@ -292,6 +292,12 @@ def epoch_progress(title: str, n_epochs: int, *, visible: bool) -> Iterator[Epoc
             yield _TerminalBar(title, n_epochs, bar)
 
 
+def say(text: str, *, visible: bool) -> None:
+    """Print a line on standard error, if `visible`."""
+    if visible:
+        _print(Console(stderr=True), text)
+
+
 @contextmanager
 def step_progress(title: str, *, visible: bool) -> Iterator[None]:
     """Show on standard error that a step without countable parts is going on, and for how long.

@@ -58,6 +58,7 @@ class Request:
         Whether images of one patient, slide or texture may be in different parts of a split.
     jobs : int
     scheduler : str or None
+    threads : int
         As in `Study`.
     """
 
@@ -72,6 +73,7 @@ class Request:
     by_image: bool = False
     jobs: int = 1
     scheduler: str | None = None
+    threads: int = 1
 
     @property
     def wanted(self) -> list[str]:
@@ -99,6 +101,7 @@ class Request:
         words += [] if self.repeats is None else ["--repeats", str(self.repeats)]
         words += ["--only", ",".join(self.only)] if self.only else []
         words += ["--ignore-groups"] if self.by_image else []
+        words += [] if self.threads == 1 else ["--threads", str(self.threads)]
         words += [] if self.jobs == 1 else ["--jobs", str(self.jobs)]
         return shlex.join([*words, *([] if self.scheduler is None else ["--scheduler", self.scheduler])])
 
@@ -133,6 +136,8 @@ class Reproduction:
         As in `Study`.
     leaks : mapping of str
         Sentences about groups in more than one part of a split, under the keys of `tasks`.
+    threads : int
+        Of every run.
     """
 
     rows: Sequence[Row]
@@ -148,6 +153,7 @@ class Reproduction:
     jobs: int = 1
     scheduler: str | None = None
     leaks: Mapping[tuple[str, bool], str] = field(default_factory=dict)
+    threads: int = 1
 
     @property
     def tables(self) -> list[int]:
@@ -232,6 +238,7 @@ class Reproduction:
             tuning_seed=None,
             data={name: self.data[images] for name, images in tasks.items()},
             jobs=self.jobs,
+            threads=self.threads,
             scheduler=self.scheduler,
             labels={row.method: row.label for row in rows},
         )
@@ -264,6 +271,7 @@ def prepare(request: Request) -> Reproduction:
         request.jobs,
         request.scheduler,
         leaks,
+        request.threads,
     )
 
 

@@ -35,7 +35,7 @@ function describe() {
   document.title = `${model.name} – lmfcn`;
   byId("model-name").textContent = model.name;
   const channels = { 1: "grey", 3: "RGB" }[model.channels] ?? `${model.channels}-channel`;
-  const size = model.size ? `, resized to ${model.size[0]}×${model.size[1]} pixels` : "";
+  const size = model.size ? `, brought to ${model.size[0]}×${model.size[1]} pixels` : "";
   byId("model-about").textContent =
     `${model.classes.length} classes: ${listed(model.classes)}. Takes ${DEPTHS[model.pixels]} ${channels} images${size}.`;
   byId("curl").textContent = `curl -F files=@image.png ${new URL("predict", location.href)}`;
