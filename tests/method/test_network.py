@@ -3,6 +3,7 @@ import pytest
 import torch
 from torch import nn
 
+from lmfcn.compute.encode import fold_batch_norm
 from lmfcn.method.network import TextureFCN, reduce_pixels
 
 
@@ -151,3 +152,10 @@ def test_a_fixed_first_block_gets_no_gradient_and_keeps_its_statistics(generator
     assert all(torch.equal(before[name], after[name]) for name in first)
     assert not any(torch.equal(before[name], after[name]) for name in before if name not in first)
     assert all(weight.grad is None for weight in list(network.parameters())[:3])
+
+
+def test_a_fixed_first_block_can_be_folded():
+    network = TextureFCN(1, 3, (4, 5))
+    network.fix_first_block()
+    folded = fold_batch_norm(network.eval())
+    assert torch.equal(folded.train().eval()(torch.ones(1, 1, 8, 8)), fold_batch_norm(network)(torch.ones(1, 1, 8, 8)))

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -164,7 +165,8 @@ class TextureFCN(nn.Module):
         """Set train or eval mode; a fixed first block stays in eval mode, as its statistics are fixed too."""
         super().train(mode)
         if self.first_is_fixed:
-            next(self.blocks())[1].eval()
+            for _, norm, _ in islice(self.blocks(), 1):  # none if batch norms are folded into the convolutions
+                norm.eval()
         return self
 
 

@@ -16,7 +16,7 @@ from lmfcn.data.splits import make_folds
 from lmfcn.data.training_data import LabelledImages, TrainingData
 from lmfcn.method.epoch import Callback, Trained
 from lmfcn.method.history import EpochRecord, History
-from lmfcn.method.kernel_svm import Decision, class_numbers
+from lmfcn.method.kernel_svm import Decision, class_numbers, has_spread
 from lmfcn.method.network import TextureFCN
 from lmfcn.model import (
     Calibration,
@@ -415,15 +415,16 @@ def _choose_description(candidates: Sequence[Beside], data: TrainingData, option
     if not options.recipe.whiten:
         return 0, SHRINKAGE
     parts = [data.train, *([data.validation] if options.recipe.refit and data.validation is not None else [])]
+    described = [features.of_parts(len(parts)) for features in candidates]
+    if not all(bool(has_spread(latents.mean(dim=0), latents.std(dim=0)).any()) for latents in described):
+        return 0, SHRINKAGE  # the first epoch will say that all images are alike
     numbers = np.concatenate([part.numbers for part in parts])
     random = np.random.default_rng([options.seed, 4])
     folds = torch.from_numpy(cross_validation_folds(numbers, random, joined_groups(parts))).to(options.device)
     labels = torch.from_numpy(numbers).to(options.device)
     weights = image_weights(options, labels)
     rules = [rule for value in SHRINKAGES for rule in svm_candidates(options.recipe, weights, value)]
-    found = [
-        cross_validate(features.of_parts(len(parts)), labels, folds, options.recipe, rules) for features in candidates
-    ]
+    found = [cross_validate(latents, labels, folds, options.recipe, rules) for latents in described]
     scores = torch.stack([held_out for _, held_out in found])
     chosen = select_most_likely(scores, labels[folds != NEVER_HELD_OUT]) if scores.shape[1] else 0
     return chosen, found[chosen][0].shrinkage
