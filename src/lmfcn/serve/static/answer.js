@@ -47,7 +47,7 @@ function showTypicality({ typicality }) {
   const unusual = typicality <= UNUSUAL;
   note.classList.toggle("problem", unusual);
   const share = `${percent(typicality)} of the held-out images are at least as unusual as this one.`;
-  note.textContent = unusual ? `Perhaps none of these classes: ${share} The probabilities only compare the classes.` : `Usual: ${share}`;
+  note.textContent = unusual ? `Perhaps none of these classes: ${share} The probabilities only compare the classes.` : share;
 }
 
 function showReasons({ label, reasons }) {
