@@ -43,7 +43,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     `LMFCNClassifier().fit(X, y)` is meant to work without any parameter. The five that you may want to touch:
 
     - `random_state=0` makes the result repeatable.
-    - `epochs=30` trains for longer than the default 15, `epochs=5` gives a quick first impression.
+    - `epochs=12` trains for longer than the default 6, `epochs=2` gives a quick first impression.
     - `network="efficientnet-lite0"` starts from a network that was pretrained on photographs.
     - `class_weight=None` follows the class frequencies of the data; the default leans towards rare classes.
     - `recipe=Recipe(augmentation="none")` if mirror images belong to different classes; "dihedral" if quarter turns of
@@ -62,9 +62,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     latent_dim, widths, strategy, epochs, C, gamma, sv_close, wr_close, sh_close : optional
         Values of the recipe that people change most often; see `Recipe` for their meaning. None takes the value of
         `recipe`: in the default recipe a latent vector of 64 values, hidden layers of 64 and 128 filters, one network
-        for all classes ("joint"; the paper's "one-vs-all" has one per class), 15 epochs (10 per network of
-        "one-vs-all"), C = 10, gamma = "scale", and 5, 1 and 0 anchors per support vector, misclassified image and
-        non-support image.
+        for all classes ("joint"; the paper's "one-vs-all" has one per class), 6 epochs, C = 10, gamma = "scale", and
+        5, 1 and 0 anchors per support vector, misclassified image and non-support image.
     network : {"texture-fcn", "efficientnet-lite0"} or torch.nn.Module, default="texture-fcn"
         "texture-fcn" is the paper's, trained from scratch. "efficientnet-lite0" is pretrained on ImageNet and stays as
         it is: short networks are trained on the maps of its fifth stage, and the final SVM sees the means and
