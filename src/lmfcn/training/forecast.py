@@ -241,7 +241,8 @@ def _measure(sample: TrainingData, options: FitOptions, n_images: int) -> tuple[
         record.seconds_backpropagation / max(1, record.n_backpropagated),
         _svm_seconds(n_images, n_features, len(sample.classes), recipe, options.device),
     )
-    shown = image_sizes(start.inputs.train.images) if start.view.crop_size is None else [2 * [start.view.crop_size]]
+    crop = start.view.crop_size
+    shown = image_sizes(start.inputs.train.images) if crop is None else np.array([[crop, crop]])
     n_bytes = np.mean([bytes_per_image(network, int(height), int(width)) for height, width in shown])
     return costs, float(n_bytes / image_sizes(sample.train.images).prod(axis=1).mean())
 
