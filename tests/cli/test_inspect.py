@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 from PIL import Image
@@ -35,11 +36,10 @@ def test_the_next_step_is_told_and_odd_names_are_shown_as_they_are(command, tmp_
     code, out, err = command("inspect", "my trees")
     assert code == 0
     assert "[red]oak" in out
-    assert err.splitlines() == [
-        "Reading headers: 6",
-        "Comparing images: 6",
-        "Next: lmfcn train 'my trees' -o model.lmfcn",
-    ]
+    *before, forecast, proposed = err.splitlines()
+    assert before == ["Reading headers: 6", "Comparing images: 6"]
+    assert re.match(r"Training on this machine: at most about .* GB of memory with texture-fcn", forecast)
+    assert proposed == "Next: lmfcn train 'my trees' -o model.lmfcn"
 
 
 def test_inspect_as_json_is_all_there_is(command, tmp_path):
@@ -86,6 +86,7 @@ def test_the_image_options_of_train_are_understood(command, tmp_path, random):
     code, out, err = command("inspect", "trees", "--color", "rgb", "--skip-bad", "--size", "16")
     assert (code, out.splitlines()[-1]) == (0, "Fit for training.")
     assert err.endswith("Next: lmfcn train trees --size 16 --color rgb --skip-bad -o model.lmfcn\n")
+    assert "Size: 11 images of 16x16 to 20x16 pixels (height x width) scaled and cut to 16x16\n" in err
     code, _, err = command("inspect", "trees", "--color", "blue")
     assert code == 2
     assert "--color must be" in err
@@ -116,3 +117,15 @@ def test_a_few_groups_of_duplicates_are_shown_and_all_are_counted(command, tmp_p
     assert f"Note: {note}" in lines
     code, out, _ = command("inspect", "copies.npz", "--quiet", "--json")
     assert len(json.loads(out)["duplicates"]) == 7
+
+
+def test_json_holds_the_command_and_its_time(command, tmp_path):
+    save_images(tmp_path / "trees", n_per_class=4)
+    code, out, err = command("inspect", "trees", "--json", "--quiet", "--size", "16", "--fit", "pad")
+    found = json.loads(out)
+    assert (code, err) == (0, "")
+    assert found["command"] == "lmfcn train trees --size 16 --fit pad -o model.lmfcn"
+    assert found["training"]["texture-fcn"]["seconds"] > 0
+    assert found["training"]["texture-fcn"]["memory_bytes"] > 10**7
+    code, out, _ = command("inspect", "trees", "--json", "--quiet", "--headers-only")
+    assert json.loads(out)["training"] == {}

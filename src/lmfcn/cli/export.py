@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Option
 
-from lmfcn.cli.options import ModelFile, Threads, compute_with
+from lmfcn.cli.options import ModelFile, Threads
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def export(
-    context: typer.Context,
     model: ModelFile,
     output: Annotated[
         Path, Option("--output", "-o", metavar="FILE", help="File to write: .onnx, or .pt2 for torch.export.")
@@ -38,14 +37,15 @@ def export(
     ending = output.suffix.lower()
     if ending not in (".onnx", ".pt2"):
         raise ValueError(f"The output must end in .onnx or .pt2, got {output.name!r}.")
+    from lmfcn.compute.resources import free_threads, use_threads
     from lmfcn.export import export_onnx, export_torch
     from lmfcn.model_file import load
 
-    compute_with(context, threads)
     write = export_onnx if ending == ".onnx" else export_torch
     loaded = load(model, "cpu")  # the export always runs there
     compared = _gallery_images(model, loaded) if images is None else images
-    agreement = write(loaded, output, images=compared, tolerance=tolerance, verbose=not quiet)
+    with use_threads(threads or free_threads()):
+        agreement = write(loaded, output, images=compared, tolerance=tolerance, verbose=not quiet)
     if not quiet:
         typer.echo(_summary(loaded, agreement, output))
 

@@ -72,7 +72,8 @@ def inspect(
     found = inspect_images(images, pixels=not headers_only, verbose=not quiet)
     problems = [problem for problem in found.problems if not (skip_bad and "cannot be read" in problem)]
     _print_result(console, found, problems)
-    if (resizing := images.describe_resizing()) is not None and not found.unreadable:
+    images = _readable(images, found)
+    if len(images) and (resizing := images.describe_resizing()) is not None:
         console.note(f"Size: {resizing}")
     given = {
         "--groups": groups,
@@ -101,6 +102,14 @@ def inspect(
         }
     )
     raise typer.Exit(1 if problems else 0)
+
+
+def _readable(images: "ImageCollection", found: "Inspection") -> "ImageCollection":
+    """Return the images without those that cannot be read."""
+    unreadable = {str(error.path) for error in found.unreadable}
+    if not unreadable:
+        return images
+    return images.subset([position for position, path in enumerate(images.paths) if path not in unreadable])
 
 
 def _train_options(given: Mapping[str, object], found: "Inspection", problems: list[str]) -> dict[str, object] | None:

@@ -14,13 +14,11 @@ from lmfcn.data.collection import ImageCollection
 from lmfcn.data.image_form import pixel_format_of
 from lmfcn.data.training_data import TrainingData, check_training_data
 from lmfcn.method.history import EpochRecord, TrainingError
-from lmfcn.method.network import TextureFCN
 from lmfcn.method.whole_batch import bytes_per_image
 from lmfcn.recipe import REFIT_SHARE, Recipe
 from lmfcn.training.final_svm import NEVER_HELD_OUT, fit_final_svm, svm_candidates
 from lmfcn.training.fit import make_options, start_of_training
 from lmfcn.training.phases import FitOptions, new_network, train_held_out
-from lmfcn.training.views import View
 from lmfcn.util.progress import EpochBar, format_seconds
 
 _SAMPLE_PIXELS, _LEAST_IMAGES, _MOST_IMAGES = 2**20, 8, 32
@@ -33,6 +31,9 @@ _SVMS_AT_THE_END = 8
 
 _MAP_BYTES = 2**29
 """Most memory for the maps of an encoded layer and those of the next one."""
+
+_POOLED = 16
+"""While all images are encoded, only pooled maps of a layer are kept, this part of what back-propagation keeps."""
 
 _FEWEST_PASSES, _FEWEST_EPOCHS = 2, 2
 _PIXEL_BYTES = {"uint8": 1, "uint16": 2, "float": 4}
@@ -182,12 +183,13 @@ def forecast_collection(
 
 
 def _some_of_every_class(numbers: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return positions of a few images, at least one of each of the first classes and of two classes."""
+    """Return positions of a few images: two or more of every class, or of some classes if there are very many."""
     pixels = float(sizes.prod(axis=1).clip(max=_LARGEST_IMAGE).mean())
     n_chosen = int(np.clip(_SAMPLE_PIXELS // pixels, _LEAST_IMAGES, _MOST_IMAGES))
-    by_class = np.argsort(numbers, kind="stable")
-    first = np.unique(numbers, return_index=True)[1][: n_chosen // 2]
-    return np.union1d(first, by_class[evenly_spaced(len(by_class), n_chosen)])
+    classes = np.unique(numbers)
+    classes = classes[evenly_spaced(len(classes), n_chosen // 2)]
+    of_classes = [np.flatnonzero(numbers == number) for number in classes]
+    return np.sort(np.concatenate([part[evenly_spaced(len(part), n_chosen // len(classes))] for part in of_classes]))
 
 
 def _sample(data: TrainingData, chosen: np.ndarray) -> TrainingData:
@@ -204,43 +206,45 @@ def _forecast(
     """Return the forecast for training images of these sizes, of which the sample is a part."""
     recipe, n_train = options.recipe, len(sizes)
     try:
-        costs, view, network = _measure(sample, options, n_train + n_validation)
+        costs, bytes_per_pixel = _measure(sample, options, n_train + n_validation)
     except (TrainingError, ValueError):
         return None  # constant images, for example; the fit itself will say what is wrong
     # An image costs what it has of pixels.
     larger = float(sizes.prod(axis=1).mean() / image_sizes(sample.train.images).prod(axis=1).mean())
     costs = Costs(costs.describing * larger, costs.encoding * larger, costs.backpropagating * larger, costs.svm)
-    memory = resident_memory() + _more_memory(recipe, network, view, sizes, n_validation) + min(unread, MEMORY_BYTES)
+    memory = resident_memory() + min(unread, MEMORY_BYTES)
+    memory += _more_memory(recipe, bytes_per_pixel, sizes, n_validation)
     n_networks = n_classes if recipe.strategy == "one-vs-all" else 1
     return Forecast(recipe, costs, n_train, n_validation, n_networks, memory)
 
 
-def _measure(sample: TrainingData, options: FitOptions, n_images: int) -> tuple[Costs, View, TextureFCN]:
-    """Run the steps of a fit on a sample; return their costs per image, what is shown, and a network of the fit."""
+def _measure(sample: TrainingData, options: FitOptions, n_images: int) -> tuple[Costs, float]:
+    """Run the steps of a fit on a sample; return their costs per image, and the bytes of the maps of one pixel."""
     # One network, no choices: they would be made by cross-validation, for which a sample is too small.
-    crop_size = None if options.recipe.crop_size == "auto" else options.recipe.crop_size
-    few = replace(
-        options.recipe, strategy="joint", epochs=2, refit_epochs=0, passes=1, crop_size=crop_size, whiten=False
-    )
+    recipe = options.recipe
+    crop_size = None if recipe.crop_size == "auto" else recipe.crop_size
+    few = replace(recipe, strategy="joint", epochs=2, refit_epochs=0, passes=1, crop_size=crop_size, whiten=False)
     options = replace(options, recipe=few, class_weights=None, callbacks=(), checkpoints=None, n_jobs=1, verbose=False)
     clock = time.perf_counter()
     start = start_of_training(sample, options)
     describing = (time.perf_counter() - clock) / len(sample.train)
     options = replace(options, view=start.view)
     (trained,) = train_held_out(start.inputs, options, start.root, start.beside, EpochBar("", 1))
+    if trained.interrupted:
+        raise KeyboardInterrupt
     record = _last_with_work(list(trained.history))
     network = new_network(start.inputs, options, start.root)
     n_features = network.n_latents + (0 if start.beside is None else start.beside.train.shape[1])
-    return (
-        Costs(
-            describing,
-            record.seconds_encoding / len(sample.train),
-            record.seconds_backpropagation / max(1, record.n_backpropagated),
-            _svm_seconds(n_images, n_features, len(sample.classes), options),
-        ),
-        start.view,
-        network,
+    costs = Costs(
+        describing,
+        record.seconds_encoding / len(sample.train),
+        record.seconds_backpropagation / max(1, record.n_backpropagated),
+        _svm_seconds(n_images, n_features, len(sample.classes), recipe, options.device),
     )
+    crop = start.view.crop_size
+    shown = image_sizes(start.inputs.train.images) if crop is None else np.array([[crop, crop]])
+    n_bytes = np.mean([bytes_per_image(network, int(height), int(width)) for height, width in shown])
+    return costs, float(n_bytes / image_sizes(sample.train.images).prod(axis=1).mean())
 
 
 def _last_with_work(records: list[EpochRecord]) -> EpochRecord:
@@ -248,29 +252,24 @@ def _last_with_work(records: list[EpochRecord]) -> EpochRecord:
     return next((record for record in reversed(records) if record.n_backpropagated), records[-1])
 
 
-def _svm_seconds(n_images: int, n_features: int, n_classes: int, options: FitOptions) -> float:
+def _svm_seconds(n_images: int, n_features: int, n_classes: int, recipe: Recipe, device: torch.device) -> float:
     """Return the time of an SVM on so many images, measured on random numbers: its worst case."""
     n_tried = min(n_images, _SVM_IMAGES)
     generator = torch.Generator().manual_seed(0)
-    labels = (torch.arange(n_tried) % n_classes).to(options.device)
-    latents = torch.randn(n_tried, n_features, generator=generator).to(options.device)
-    recipe = replace(options.recipe, whiten=options.recipe.keep_untrained)
+    labels = (torch.arange(n_tried) % n_classes).to(device)
+    latents = torch.randn(n_tried, n_features, generator=generator).to(device)
     clock = time.perf_counter()
     fit_final_svm(latents, labels, torch.full_like(labels, NEVER_HELD_OUT), recipe, svm_candidates(recipe)[:1])
     return (time.perf_counter() - clock) * (n_images / n_tried) ** 2
 
 
-def _more_memory(recipe: Recipe, network: TextureFCN, view: View, sizes: np.ndarray, n_validation: int) -> int:
-    """Return the memory of kernels, of the maps of a batch and of those of all images, beyond that of today."""
+def _more_memory(recipe: Recipe, per_pixel: float, sizes: np.ndarray, n_validation: int) -> int:
+    """Return the memory beyond that of today: kernels, the maps of a batch, and one layer of those of all images."""
     n_images = len(sizes) + n_validation
-    height, width = (int(side) // view.reduction for side in sizes.max(axis=0))
-    per_image = bytes_per_image(network, max(1, height), max(1, width))
-    if view.crop_size is not None:
-        per_image = bytes_per_image(network, view.crop_size, view.crop_size)
     n_batch = n_images if recipe.batch_size == "all" else int(recipe.batch_size)
-    batch = min(n_batch, n_images) * per_image
+    kinds, counts = np.unique(sizes, axis=0, return_counts=True)
+    batch = per_pixel * float((counts.clip(max=n_batch) * kinds.prod(axis=1)).max())  # images of a batch have one size
     if recipe.batch_size == "all":
         batch = min(batch, _MAP_BYTES)
-    kernels = 4 * 8 * n_images**2
-    # Of all images, only the pooled maps of a layer are kept.
-    return kernels + batch + min(n_images * per_image // 16, _MAP_BYTES)
+    maps = per_pixel * float(sizes.prod(axis=1).mean()) * n_images / _POOLED
+    return round(4 * 8 * n_images**2 + batch + min(maps, _MAP_BYTES))
