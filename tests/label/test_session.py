@@ -64,6 +64,26 @@ def test_undo_skip_and_confirm_are_in_the_table_and_come_back(folder):
     ]  # fmt: skip
 
 
+def test_the_accuracy_follows_labels_that_are_taken_back(folder):
+    path, truth = folder
+    with opened(path) as session:
+        session.work()
+        session.put(list(range(0, 30, 3)), [truth[session.names[p]] for p in range(0, 30, 3)])
+        session.work()
+        session.put(list(range(1, 30, 3)), [truth[session.names[p]] for p in range(1, 30, 3)])
+        session.work()
+        assert [point.n_labels for point in session.curve] == [10, 20]
+        session.undo()
+        session.put([29], truth[session.names[29]])
+        session.work()
+        assert [point.n_labels for point in session.curve] == [10, 11]
+        (path / "00.png").write_bytes((path / "25.png").read_bytes())
+        before = session.space
+        session.rescan()
+        session.work()
+        assert session.space is not before
+
+
 def test_an_edit_by_hand_while_the_session_is_open_is_taken_over(folder):
     path, _ = folder
     with opened(path) as session:

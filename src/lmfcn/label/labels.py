@@ -98,7 +98,7 @@ class FolderLabels:
                 self.names.append(name)
             if self.table.changed_outside() or new or self.version == 0:
                 self._take_labels()
-                self._changed()
+                self._changed(len(self.names))
 
     def _read_given(self) -> dict[str, tuple[str, str | None]]:
         """Return label and group by name, from the table of the folder; both may be missing."""
@@ -155,9 +155,9 @@ class FolderLabels:
             if skipped:
                 self.skipped.add(position)
 
-    def _changed(self) -> None:
+    def _changed(self, n_images: int) -> None:
         self.version += 1
-        self._n_changes += 1
+        self._n_changes += n_images
 
     def groups(self) -> np.ndarray | None:
         """Return the group of every image; an image without one is a group of its own. None without any."""
@@ -191,7 +191,7 @@ class FolderLabels:
             for position, label, skipped in before:
                 self._set(position, label, skipped=skipped)
                 self.confirmed.discard(position)
-            self._changed()
+            self._changed(len(before))
             return [position for position, _, _ in before]
 
     def _act(self, positions: Sequence[int], labels: list[str], by: str) -> None:
@@ -209,7 +209,7 @@ class FolderLabels:
                 else:
                     self.confirmed.discard(position)
                 self._set(position, label, skipped=by == "skip")
-            self._changed()
+            self._changed(len(given))
 
     def _write(self, rows: list[Row]) -> None:
         """Append rows to the table; if somebody has edited it, take that over first."""

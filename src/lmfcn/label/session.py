@@ -132,6 +132,7 @@ class LabellingSession(FolderLabels):
         self.learned: Learned | None = None
         self._judged_classes: list[str] = []
         self._n_learned = self._n_judged = 0
+        self._n_added, self._n_arranged = 0, -1
         self._saved, self._unsaved = time.monotonic(), 0
         self._to_describe: list[str] = []
         self.features = Features.open(self.table.path.with_suffix(".features"), device)
@@ -199,7 +200,7 @@ class LabellingSession(FolderLabels):
             self.features.describer = Describer.for_files(files, self._network, self._device)
         n_images = self.features.describer.batch_size
         names = self._to_describe[:n_images]
-        self.features.add(self.folder, names, self._refuse)
+        self._n_added += len(self.features.add(self.folder, names, self._refuse))
         with self.lock:
             del self._to_describe[: len(names)]
             self._unsaved += len(names)
@@ -219,6 +220,7 @@ class LabellingSession(FolderLabels):
             self.features.save()
         except OSError as error:  # a full disk must not stop the session: features can be made again
             self.notes.append(f"The features of the images could not be kept: {error.strerror}.")
+            self.version += 1
         self._unsaved, self._saved = 0, time.monotonic()
 
     def _arrange(self) -> bool:
@@ -226,8 +228,10 @@ class LabellingSession(FolderLabels):
         usable = [p for p, name in enumerate(self.names) if name in self.features.rows and p not in self.left_out]
         n_before = 0 if self.space is None else len(self.space.positions)
         enough = len(usable) >= max(_FEWEST_IN_SPACE, _GROWTH * n_before)
-        if len(usable) == n_before or not (enough or not self._to_describe):
+        is_new = len(usable) != n_before or self._n_added != self._n_arranged
+        if not usable or not is_new or not (enough or not self._to_describe):
             return False
+        self._n_arranged = self._n_added
         coordinates = coordinates_of(self.features.matrix([self.names[p] for p in usable]))
         space = Space(np.array(usable), coordinates, arrange(coordinates))
         with self.lock:
@@ -273,20 +277,18 @@ class LabellingSession(FolderLabels):
             groups = self.groups()
             own = None if groups is None else groups[learned.space.positions]
             earlier = [] if self.curve else self._earlier(learned)
-        for positions, numbers in earlier:
-            self._add_point(judge(learned.space.coordinates, positions, numbers, own))
+        before = [judge(learned.space.coordinates, positions, numbers, own) for positions, numbers in earlier]
         found = judge(learned.space.coordinates, learned.labelled, learned.numbers, own)
-        self._add_point(None if found is None else replace(found, expected=_expected(learned, found)))
-        with self.lock:
-            self._n_judged, self._judged_classes = n_changes, learned.classes
-            self.version += 1
-        return True
-
-    def _add_point(self, found: Judgement | None) -> None:
         with self.lock:
             if found is not None:
-                self.curve = [point for point in self.curve if point.n_labels != found.n_labels] + [found]
-                self.curve.sort(key=lambda point: point.n_labels)
+                points = [*self.curve, *(point for point in before if point is not None)]
+                found = replace(found, expected=_expected(learned, found))
+                # Points with as many labels or more are about labels that were taken back or changed.
+                self.curve = [*(point for point in points if point.n_labels < found.n_labels), found]
+                self._judged_classes = learned.classes
+            self._n_judged = n_changes
+            self.version += 1
+        return True
 
     def _earlier(self, learned: Learned) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return the labels as they were when there were 10, 15, 22, ... of them, for the curve of earlier sessions."""
