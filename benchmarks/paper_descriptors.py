@@ -24,7 +24,7 @@ from lmfcn.benchmark.tasks import gaussians
 
 def grey(image: np.ndarray) -> np.ndarray:
     """Return the image in grey, as Pillow converts it."""
-    return np.asarray(Image.fromarray(image).convert("L"))
+    return np.asarray(Image.fromarray(image).convert("L"))[..., None]
 
 
 def halved(image: np.ndarray) -> np.ndarray:
