@@ -3,7 +3,6 @@
 from typing import Any
 
 from docutils import nodes
-from docutils.utils.math import wrap_math_code
 from docutils.utils.math.latex2mathml import tex2mathml
 
 
@@ -16,7 +15,7 @@ def _block(page: Any, node: nodes.math_block) -> None:
     page.body.append(page.starttag(node, "div", CLASS="equation"))
     if node["number"] is not None:
         page.body.append(f'<span class="number">({node["number"]})</span>')
-    page.body.append(tex2mathml(wrap_math_code(node.astext(), as_block=True), as_block=True))
+    page.body.append(tex2mathml(node.astext(), as_block=True))
     page.body.append("</div>\n")
     raise nodes.SkipNode
 
