@@ -60,7 +60,10 @@ def gradients(network, latents):
 @pytest.mark.parametrize("deviations", [False, True])
 @pytest.mark.parametrize("size", [1, 3, 5, 12, 13])
 def test_pieces_have_the_latents_and_gradients_of_the_whole(size, widths, pooling, deviations, random):
-    network, batch = drawn_network(widths, pooling, deviations=deviations), to_batch(some_images(random, 13), CPU).double()
+    network, batch = (
+        drawn_network(widths, pooling, deviations=deviations),
+        to_batch(some_images(random, 13), CPU).double(),
+    )
     whole, pieces = network(batch), latents_in_pieces(network, lambda part: batch[part], 13, size)
     torch.testing.assert_close(pieces, whole, rtol=0, atol=1e-11)
     expected = gradients(network, whole)
