@@ -55,7 +55,7 @@ def epochs_to(
 
 def seconds_of_epochs(parts: SplitData, choice: dict[str, Any]) -> tuple[list[float], float]:
     """Return the seconds until each of LMFCN's epochs was measured, and those of one epoch of the CNN."""
-    recipe = Recipe().for_data(2, has_validation=True)
+    recipe = Recipe().for_data(2, len(parts.train[1]), has_validation=True)
     n_epochs = recipe.n_epochs - recipe.n_refit_epochs
     first_phase = LMFCNClassifier(epochs=n_epochs, recipe=Recipe(refit_epochs=0), random_state=0)
     ours = first_phase.fit(*parts.train, validation=parts.validation)

@@ -8,7 +8,7 @@ from PIL import Image
 from scipy.ndimage import distance_transform_edt
 from skimage import data
 
-from lmfcn import LMFCNClassifier
+from lmfcn import LMFCNClassifier, Recipe
 from lmfcn.maps.run import MapRequest, map_image
 
 NAMES = ["brick", "grass", "gravel", "waves", "checks"]
@@ -56,7 +56,9 @@ def share_right(found: np.ndarray, numbers: np.ndarray) -> float:
 
 def main(folder: Path, epochs: int = 5, step: int = 64, stride: int = 4) -> float:
     """Train, map the mosaic in memory and through files, and return the share of right pixels."""
-    classifier = LMFCNClassifier(epochs=epochs, random_state=0, verbose=True).fit(*training_tiles(step))
+    # Described at one scale, images are not reduced, and windows may be as little as 4 pixels apart.
+    classifier = LMFCNClassifier(epochs=epochs, recipe=Recipe(scales=1), random_state=0, verbose=True)
+    classifier.fit(*training_tiles(step))
     image, numbers = mosaic()
     found = classifier.model_.map(image, window=WINDOW, stride=stride).at_pixels()
     right = share_right(found, numbers)

@@ -451,6 +451,7 @@ class TextureModel(nn.Module):
             labels[typicality <= false_alarms] = rejected
         return labels
 
+<<<<<<< HEAD
     def typicality(self, X: Any) -> np.ndarray:
         """Return how usual every image (n,) is among images of the known classes, from near 0 to 1.
 
@@ -480,6 +481,9 @@ class TextureModel(nn.Module):
         return self.typical
 
     def map(self, image: Any, window: int | None = None, stride: int = 16) -> "TextureMap":
+=======
+    def map(self, image: Any, window: int | None = None, stride: int | None = None) -> "TextureMap":
+>>>>>>> mended
         """Return what is where in one image.
 
         At every place of a window the map holds what `predict_proba` says about the window cut out of the image, up
@@ -493,9 +497,10 @@ class TextureModel(nn.Module):
             Pixels as the model was trained on.
         window : int, optional
             Side of the windows in pixels: by default that of the training images if they had been brought to a size,
-            else 64. A multiple of 4 for networks of the default depth; behind a pretrained network at least 32.
-        stride : int, default=16
-            Pixels from one window to the next, likewise.
+            else 64, or more if the networks need it. For networks of the default depth a multiple of 4 times the
+            largest factor by which they reduce images; behind a pretrained network at least 32.
+        stride : int, optional
+            Pixels from one window to the next, likewise: by default 16, or more if the networks need it.
 
         Examples
         --------
@@ -519,7 +524,7 @@ class TextureModel(nn.Module):
             warnings.warn(note, UserWarning, stacklevel=2)
         mapper = self.mapper()
         window = mapper.default_window(self.form.preprocessing.size) if window is None else window
-        grid = mapper.grid(pixels.shape[:2], window, stride)
+        grid = mapper.grid(pixels.shape[:2], window, mapper.default_stride() if stride is None else stride)
         return TextureMap(mapper.map(pixels, grid), self.classes, grid)
 
     def extend(self, X_new: Any, y_new: Any, X: Any, y: Any = None, groups: Any = None) -> "TextureModel":

@@ -89,6 +89,11 @@ def test_networks_that_reduce_their_images(deviations, pooling, reductions, size
     step = 4 * max(reductions)
     check_twin(model, some_image(*size), 20 * max(reductions) + step, 2 * step)
     assert model.mapper().default_window(None) == (80 if 4 in reductions else 64)
+    assert model.mapper().default_stride() == 16
+    model.members[0].reduction = 8
+    assert model.mapper().default_stride() == 32
+    assert model.map(some_image(200, 230)).grid.window == 160
+    model.members[0].reduction = reductions[0]
     with pytest.raises(ValueError, match=f"window must be a multiple of {step} pixels"):
         model.map(some_image(*size), 20 * max(reductions) - step, step)
 

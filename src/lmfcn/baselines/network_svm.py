@@ -50,7 +50,8 @@ class RandomFCN(NetworkSVC):
     pooling : {"last", "all"}, default="last"
         Whether the latents are the means of the last layer's maps or those of all layers.
     first_filters : {"random", "decorrelated"}, default="random"
-        As in `LMFCNClassifier`; with "decorrelated" and all layers, this is LMFCN without its training.
+        As in `LMFCNClassifier`; with "decorrelated" and all layers, this is what LMFCN starts from, at one scale and
+        without standard deviations.
     validation_fraction : float, default=0
         Nothing is trained, so nothing needs to be held out; a given validation set joins the training images.
     image_shape : tuple of int, optional

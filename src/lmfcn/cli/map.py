@@ -33,7 +33,10 @@ def map_image(
     window: Annotated[
         int | None, Option(metavar="PIXELS", help="Side of a window; by default the model's image size, or 64.")
     ] = None,
-    stride: Annotated[int, Option(metavar="PIXELS", help="Distance from one window to the next.")] = 16,
+    stride: Annotated[
+        int | None,
+        Option(metavar="PIXELS", help="Distance from one window to the next; 16, or more if the model needs it."),
+    ] = None,
     reject: Annotated[float, Option(metavar="PROBABILITY", help="Show no label below this probability.")] = 0.0,
     none_of_these: NoneOfThese = None,
     geojson: Annotated[

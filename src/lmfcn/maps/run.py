@@ -37,7 +37,8 @@ class MapRequest:
     model, image, output : Path
     window : int, optional
         Side of windows in pixels; by default the image size of the model, or 64.
-    stride : int
+    stride : int, optional
+        16 by default, or more if the networks need it.
     view : View
         Reader, level and scale.
     resolution : float, optional
@@ -60,7 +61,7 @@ class MapRequest:
     image: Path
     output: Path
     window: int | None = None
-    stride: int = 16
+    stride: int | None = None
     view: View = field(default_factory=View)
     resolution: float | None = None
     tissue: bool | None = None
@@ -160,11 +161,16 @@ def _make_plan(request: MapRequest) -> _Plan:
     image = open_view(request.image, view, model.form)
     mapper = model.mapper()
     window = mapper.default_window(model.form.preprocessing.size) if request.window is None else request.window
-    grid = mapper.grid((image.size.height, image.size.width), window, request.stride)
+    stride = mapper.default_stride() if request.stride is None else request.stride
+    grid = mapper.grid((image.size.height, image.size.width), window, stride)
     overview = _overview(request.image, view, image.size.levels)
     with_tissue = view.reader == "openslide" if request.tissue is None else request.tissue
+<<<<<<< HEAD
     tissue = find_tissue(overview) if with_tissue else None
     settings = MapSettings(window, request.stride, view, tissue, request.none_of_these is not None)
+=======
+    settings = MapSettings(window, stride, view, find_tissue(overview) if with_tissue else None)
+>>>>>>> mended
     blocks = grid.blocks(mapper.n_latents, request.block)
     description = describe_map(request.model, request.image, settings, blocks)
     return _Plan(model, image, overview, grid, settings, BlockStore(request.output / "blocks", blocks, description))

@@ -25,6 +25,7 @@ from lmfcn.method.network import TextureFCN
 from lmfcn.model import TextureModel, TypicalDistances, probabilities
 
 USUAL_WINDOW = 64
+USUAL_STRIDE = 16
 _PATCH = 256  # pixels
 _GROUP = 32  # windows
 _GROUP_PIXELS = 2048
@@ -313,6 +314,10 @@ class Mapper(ABC):
     def default_window(self, size: tuple[int, int] | None) -> int:
         """Return the side of windows for a model whose training images had this size; 64 if they had several."""
 
+    def default_stride(self) -> int:
+        """Return the distance from one window to the next where the user leaves it open."""
+        return USUAL_STRIDE
+
     @abstractmethod
     def _patch_sums(self, batch: Tensor, grid: MapGrid, patch: Box) -> Iterator[tuple[Box, Tensor]]:
         """Yield the windows to whose latents a patch adds, and what it adds (rows, columns, phi)."""
@@ -415,6 +420,10 @@ class FCNMapper(Mapper):
         if size is None:
             return -(-max(USUAL_WINDOW, 2 * self._reach) // self._step) * self._step
         return max(1, min(size) // self._step) * self._step
+
+    def default_stride(self) -> int:
+        """Return 16, or the step of the networks if that is larger: they reduce large images a lot."""
+        return max(USUAL_STRIDE, self._step)
 
     @property
     def _reach(self) -> int:
