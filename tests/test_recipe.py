@@ -160,16 +160,9 @@ def test_both_recipes_are_those_of_the_tables_beside_the_paper():
         n_classes, strategy = (3, "one-vs-all") if "one-vs-all" in addition else (2, None)
         for named, cell in zip(("default", "paper"), cells, strict=True):
             recipe = override(named, {"strategy": strategy})
-<<<<<<< HEAD
             if name not in ("strategy", "passes"):
                 recipe = recipe.for_data(n_classes, 100, has_validation=True)
             assert getattr(recipe, name) == as_written(cell), (name, addition, cell)
-=======
-            resolved = (
-                recipe if name in ("strategy", "passes") else recipe.for_data(n_classes, 100, has_validation=True)
-            )
-            assert getattr(resolved, name) == as_written(cell), (name, addition, cell)
->>>>>>> mended
 
 
 def test_a_recipe_is_a_value():

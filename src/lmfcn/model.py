@@ -451,7 +451,6 @@ class TextureModel(nn.Module):
             labels[typicality <= false_alarms] = rejected
         return labels
 
-<<<<<<< HEAD
     def typicality(self, X: Any) -> np.ndarray:
         """Return how usual every image (n,) is among images of the known classes, from near 0 to 1.
 
@@ -480,10 +479,7 @@ class TextureModel(nn.Module):
             )
         return self.typical
 
-    def map(self, image: Any, window: int | None = None, stride: int = 16) -> "TextureMap":
-=======
     def map(self, image: Any, window: int | None = None, stride: int | None = None) -> "TextureMap":
->>>>>>> mended
         """Return what is where in one image.
 
         At every place of a window the map holds what `predict_proba` says about the window cut out of the image, up

@@ -165,12 +165,8 @@ def _make_plan(request: MapRequest) -> _Plan:
     grid = mapper.grid((image.size.height, image.size.width), window, stride)
     overview = _overview(request.image, view, image.size.levels)
     with_tissue = view.reader == "openslide" if request.tissue is None else request.tissue
-<<<<<<< HEAD
     tissue = find_tissue(overview) if with_tissue else None
-    settings = MapSettings(window, request.stride, view, tissue, request.none_of_these is not None)
-=======
-    settings = MapSettings(window, stride, view, find_tissue(overview) if with_tissue else None)
->>>>>>> mended
+    settings = MapSettings(window, stride, view, tissue, request.none_of_these is not None)
     blocks = grid.blocks(mapper.n_latents, request.block)
     description = describe_map(request.model, request.image, settings, blocks)
     return _Plan(model, image, overview, grid, settings, BlockStore(request.output / "blocks", blocks, description))
