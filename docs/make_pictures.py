@@ -1,19 +1,28 @@
-"""Draw the pictures of the documentation: python docs/make_pictures.py."""
+"""Draw the pictures of the documentation: python docs/make_pictures.py [latent_space] [mosaic] [notebook].
 
+The last one needs Chromium and playwright.
+"""
+
+import io
 import runpy
+import shutil
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import numpy as np
 from PIL import Image
+from skimage import data
 
-from lmfcn import Callback, LMFCNClassifier, Recipe
+from lmfcn import Callback, LMFCNClassifier, Recipe, displays
 from lmfcn.data.arrays import as_generator
-from lmfcn.data.datasets import make_gaussians
+from lmfcn.data.gaussians import make_gaussians
+from lmfcn.explain.gallery import Gallery
 from lmfcn.method.anchors import LatentSpace
 from lmfcn.method.epoch import Training
 from lmfcn.method.history import EpochRecord
 from lmfcn.report.latent_plots import draw_space, shared_limits
-from lmfcn.report.style import new_figure
+from lmfcn.report.style import new_figure, png_bytes
 
 
 class Epochs(Callback):
@@ -68,12 +77,74 @@ def write_pair(work: Path, path: Path) -> None:
     pair.resize((pair.width * 3 // 4, pair.height * 3 // 4)).save(path, optimize=True)
 
 
+def photographs() -> tuple[np.ndarray, np.ndarray]:
+    """Return tiles of 64 pixels of scikit-image's photographs of brick, grass and gravel, with their names."""
+    names = ("brick", "grass", "gravel")
+    tiles = [
+        getattr(data, name)()[:512, :512].reshape(8, 64, 8, 64).swapaxes(1, 2).reshape(64, 64, 64) for name in names
+    ]
+    return np.concatenate(tiles), np.repeat(names, 64)
+
+
+def draw_notebook(folder: Path) -> None:
+    """Draw what a notebook shows of a classifier, and one picture of every display."""
+    X, y = photographs()
+    learnt = np.arange(len(X)) % 2 == 0
+    classifier = LMFCNClassifier(epochs=6, random_state=0, verbose=True).fit(X[learnt], y[learnt])
+    screenshot(classifier._repr_html_(), folder / "notebook.png")
+    image = np.concatenate([photograph()[:256, :256] for photograph in (data.brick, data.grass, data.gravel)], axis=1)
+    gallery = Gallery.of(classifier, X[learnt], y[learnt])
+    # Half grass and half brick.
+    mixed = np.concatenate([X[64 + 9][:, :32], X[9][:, 32:]], axis=1)
+    drawn = [
+        displays.TrainingCurvesDisplay.from_estimator(classifier).plot(),
+        displays.LatentSpaceDisplay.from_estimator(classifier, X[~learnt], y[~learnt]).plot(),
+        displays.ConfusionDisplay.from_estimator(classifier, X[~learnt], y[~learnt]).plot(),
+        displays.ReliabilityDisplay.from_estimator(classifier, X[~learnt], y[~learnt]).plot(),
+        displays.DecidingImagesDisplay.from_estimator(classifier, mixed, gallery, top=4).plot(),
+        displays.MapDisplay.from_estimator(classifier, image, stride=16).plot(),
+    ]
+    pictures = [Image.open(io.BytesIO(png_bytes(display.figure_, 90))).convert("RGB") for display in drawn]
+    curves, space, confusion, reliability, deciding, map_ = pictures
+    rows = [[curves], [space, confusion, reliability], [deciding], [map_]]
+    stacked(rows).save(folder / "displays.png", optimize=True)
+
+
+def stacked(rows: list[list[Image.Image]]) -> Image.Image:
+    """Return pictures in rows on one white picture."""
+    width = max(sum(picture.width for picture in row) for row in rows)
+    heights = [max(picture.height for picture in row) for row in rows]
+    canvas, top = Image.new("RGB", (width, sum(heights)), "white"), 0
+    for row, height in zip(rows, heights, strict=True):
+        left = 0
+        for picture in row:
+            canvas.paste(picture, (left, top))
+            left += picture.width
+        top += height
+    return canvas
+
+
+def screenshot(html: str, path: Path) -> None:
+    """Save what Chromium shows of an HTML fragment."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 900, "height": 400}, device_scale_factor=1.5)
+        page.set_content(f"<!doctype html><body style='margin:12px;background:white'>{html}</body>")
+        page.locator("body > div").screenshot(path=str(path))
+        browser.close()
+
+
+PICTURES = {"latent_space": draw_latent_space, "mosaic": draw_mosaic, "notebook": draw_notebook}
+
+
 def main() -> None:
-    """Draw all of them."""
+    """Draw the pictures that were asked for, by default all of them."""
     folder = Path(__file__).parent / "images"
     folder.mkdir(exist_ok=True)
-    draw_latent_space(folder)
-    draw_mosaic(folder)
+    for name in sys.argv[1:] or PICTURES:
+        PICTURES[name](folder)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from lmfcn.data.leaks import check_split
 from lmfcn.data.sources import open_collection
 from lmfcn.data.splits import split
 
-images = open_collection(sys.argv[1]).resized(64)
+images = open_collection(sys.argv[1])
 parts = split(images.labels, groups=images.groups, random_state=0)
 check_split(images, parts)
 train, validation, test = (images[part] for part in (parts.train, parts.validation, parts.test))

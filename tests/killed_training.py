@@ -18,7 +18,7 @@ import sklearn.svm  # noqa: F401, which the first epoch would import, in every p
 import torch._dynamo  # noqa: F401, which the first step of an optimiser would import, for seconds
 
 from lmfcn.classifier import LMFCNClassifier
-from lmfcn.data.datasets import make_gaussians
+from lmfcn.data.gaussians import make_gaussians
 from lmfcn.recipe import Recipe
 
 N_KILLS = 20

@@ -28,7 +28,7 @@ def make_trees(folder, n_groups=4, n_images=2, side=24):
 
 def stex_names(n_groups, n_images):
     return [
-        [f"{kind}_{group:04}_{tile:02}.ppm" for group in range(n_groups) for tile in range(n_images)]
+        [f"{kind}.{group:04}.{tile:02}.pnm" for group in range(n_groups) for tile in range(n_images)]
         for kind in ("Fabric", "Misc")
     ]
 

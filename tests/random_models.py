@@ -21,11 +21,23 @@ def random_images(n_images: int, size: tuple[int, int], form: ImageForm, seed: i
     return np.rint(images * FULL_SCALE[form.pixels]).astype(form.pixels)
 
 
-def random_model(classes: object, form: ImageForm, poolings: tuple[str, ...] = ("all", "last")) -> TextureModel:
+def random_model(
+    classes: object,
+    form: ImageForm,
+    poolings: tuple[str, ...] = ("all", "last"),
+    *,
+    deviations: bool = False,
+    reductions: tuple[int, ...] | None = None,
+) -> TextureModel:
     """A model whose support vectors are images as `random_images` gives them."""
     classes = np.asarray(classes)
     generator = torch.Generator().manual_seed(0)
-    networks = [TextureFCN(form.channels, 4, (6, 8), pooling=pooling, generator=generator) for pooling in poolings]
+    networks = [
+        TextureFCN(
+            form.channels, 4, (6, 8), pooling=pooling, deviations=deviations, reduction=factor, generator=generator
+        )
+        for pooling, factor in zip(poolings, reductions or [1] * len(poolings), strict=True)
+    ]
     size = (24, 24) if form.row_shape is None else form.row_shape[:2]
     images = random_images(20, (abs(size[0]), 24 if size[1] == -1 else size[1]), form)
     latents = encode(Networks(networks), images, torch.device("cpu"))

@@ -12,7 +12,7 @@ from lmfcn.method.epoch import Problem, Training
 from lmfcn.method.network import TextureFCN
 from lmfcn.recipe import Recipe
 
-QUICK = Recipe(epochs=3, passes=1, batch_size=8, learning_rate=3e-3, whiten=False)
+QUICK = Recipe(epochs=3, passes=1, batch_size=8, learning_rate=3e-3, precision="float32", whiten=False)
 PARAMETERS = set(signature(LMFCNClassifier).parameters)
 
 

@@ -258,3 +258,31 @@ def test_callbacks_may_come_one_by_one(textures):
     diary = Diary()
     quick(epochs=1).fit(*textures, callbacks=iter([diary]))
     assert [moment for _, moment, _ in diary.moments] == ["start", "epoch", "epoch", "end"]
+
+
+def test_a_term_of_the_users_own_moves_the_network(textures):
+    class TowardsZero(Callback):
+        def __init__(self, weight):
+            self.weight, self.seen = weight, []
+
+        def extra_loss(self, training, latents, labels):
+            assert isinstance(training, Training)
+            assert len(labels) == len(latents)
+            cost = latents.square().sum(dim=1).mean()
+            self.seen.append(float(cost.detach()))
+            return self.weight * cost
+
+    def lengths(weight):
+        term = TowardsZero(weight)
+        training = training_of(problem_of(textures), QUICK, callbacks=[term])
+        training.run()
+        return term.seen
+
+    pulled, left_alone = lengths(10.0), lengths(0.0)
+    assert pulled[0] == left_alone[0]
+    assert pulled[-1] < left_alone[-1]
+
+
+def test_callbacks_without_a_term_leave_the_training_as_it_is(textures):
+    runs = [training_of(problem_of(textures), QUICK, callbacks=callbacks).run() for callbacks in ([], [Diary()])]
+    assert measured(runs[0].history) == measured(runs[1].history)

@@ -183,8 +183,10 @@ def test_pickling_keeps_the_decisions(textures, fitted):
 
 def test_parameters_left_alone_take_the_default_recipe(textures):
     fitted = LMFCNClassifier(epochs=1, random_state=0, device="cpu").fit(*textures)
-    assert fitted.recipe_ == Recipe(epochs=1, refit_epochs=0)
-    assert fitted.model_.latents(textures[0]).shape[1] == 64 + 128 + 64 + 64
+    decided = {"deviations": fitted.recipe_.deviations, "crop_size": None, "passes": 12}
+    assert fitted.recipe_ == Recipe(epochs=1, refit_epochs=0, **decided)
+    moments = 2 if fitted.recipe_.deviations else 1
+    assert fitted.model_.latents(textures[0]).shape[1] == moments * (64 + 128 + 64 + 64)
     assert fitted.transform(textures[0]).shape[1] == 31  # 32 images differ in no more directions
 
 
@@ -207,7 +209,7 @@ def test_class_weight_by_label(textures):
     )
     assert np.array_equal(plain.dual_coef_, even.dual_coef_)
     assert abs(plain.dual_coef_).max() <= 0.05 < abs(heavy.dual_coef_).max()
-    with pytest.raises(ValueError, match=r"class_weight names labels that are not in y: \['c'\]"):
+    with pytest.raises(ValueError, match=r"class_weight names labels that no image has: \['c'\]"):
         quick(class_weight={"c": 3.0}).fit(images, names)
 
 
@@ -333,31 +335,38 @@ def test_the_default_recipe_learns_striped_gaussians():
 
 
 @pytest.mark.parametrize("refit", [True, False])
-@pytest.mark.parametrize(("strategy", "n_networks"), [("joint", 1), ("one-vs-all", 3)])
-def test_the_untrained_network_stays_beside_the_trained_ones(textures, tmp_path, strategy, n_networks, refit):
+@pytest.mark.parametrize(("strategy", "n_networks", "deviations"), [("joint", 1, True), ("one-vs-all", 3, False)])
+def test_the_untrained_network_stays_beside_the_trained_ones(
+    textures, tmp_path, strategy, n_networks, deviations, refit
+):
     images, names = textures[0], np.array(["a", "b", "c"])[np.arange(32) % 3]
     small = {"latent_dim": 4, "widths": (6, 8), "epochs": 2, "strategy": strategy, "random_state": 0, "device": "cpu"}
+    small |= {"deviations": deviations, "passes": 2}
     fitted = classifier_of(refit=refit, **small).fit(images, names)
-    latents = fitted.transform(images)
-    assert latents.shape == (32, 6 + 8 + 4 + 4 * n_networks)
+    n_moments = 2 if deviations else 1
+    latents = fitted.model_.latents(images)
+    assert latents.shape == (32, n_moments * (6 + 8 + 4 + 4 * n_networks))
     untrained, *trained = fitted.model_.members
     assert (untrained.pooling, [network.pooling for network in trained]) == ("all", ["last"] * n_networks)
-    first = untrained.features[0].weight
+    first, second = (untrained.features[block].weight for block in (0, 4))
     assert torch.equal(first, first.half().float())
-    assert not torch.equal(first, trained[0].features[0].weight)
+    assert not torch.equal(second, trained[0].features[4].weight)
+    if strategy == "joint":
+        assert torch.equal(first, trained[0].features[0].weight)  # the first layer stays as it starts
     fitted.save(tmp_path / "model.lmfcn")
     again = lmfcn.load(tmp_path / "model.lmfcn")
     assert np.array_equal(again.predict_proba(images), fitted.predict_proba(images))
     without = classifier_of(refit=refit, keep_untrained=False, **small).fit(images, names)
-    assert without.transform(images).shape == (32, 4 * n_networks)
+    assert without.model_.latents(images).shape == (32, n_moments * 4 * n_networks)
 
 
 def test_the_untrained_network_is_the_one_that_training_began_with(textures):
     spaces = []
-    classifier = LMFCNClassifier(latent_dim=4, widths=(6, 8), epochs=1, recipe=Recipe(whiten=False), random_state=0)
+    recipe = Recipe(whiten=False, deviations=True, passes=1)
+    classifier = LMFCNClassifier(latent_dim=4, widths=(6, 8), epochs=1, recipe=recipe, random_state=0)
     watch = EachEpoch(lambda _, space: spaces.append(space))
     fitted = classifier.fit(*textures, validation=textures, callbacks=[watch])
-    seen = fitted.transform(textures[0])[:, 14:18]  # standardised over training and validation images: the same here
+    seen = fitted.transform(textures[0])[:, 28:36]  # standardised over training and validation images: the same here
     np.testing.assert_allclose(seen, spaces[0].latents.numpy(), atol=0.02)  # filters are rounded to three digits
 
 

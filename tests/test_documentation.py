@@ -7,6 +7,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from lmfcn import model_file
+from lmfcn.explain import gallery
+from lmfcn.export import exported_files
+from lmfcn.training import checkpoints
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *ROOT.glob("docs/**/*.md"), ROOT / "CONTRIBUTING.md", *ROOT.glob("src/**/README.md")]
 
@@ -43,6 +48,29 @@ def test_every_function_in_the_map_of_the_method_exists():
         source = (folder / file).read_text()
         for name in re.findall(r"`(?:\w+\.)?(\w+)`", names):
             assert re.search(rf"(def|class) {name}\b|\b{name} ?[:=]", source), (file, name)
+
+
+def test_the_way_of_one_fit_is_one_table_of_files_that_exist():
+    section = (ROOT / "CONTRIBUTING.md").read_text().split("## The way of one fit")[1].split("## Rules")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"]
+    assert [len(row) for row in rows] == [3] * len(rows)
+    assert [row[0] for row in rows[2:]] == [str(number) for number in range(1, 16)]
+    files = re.findall(r"`([\w/]+\.py)`", section)
+    assert len(files) > 25
+    for file in files:
+        assert (ROOT / file if file.startswith("benchmarks") else ROOT / "src/lmfcn" / file).exists(), file
+
+
+def test_versions_of_files_are_those_of_the_code():
+    table = (ROOT / "docs/models.md").read_text().split("| file | format version |")[1].split("\n\n")[0]
+    told = dict(re.findall(r"^\| ([^|]+) \| (\d+)", table, flags=re.MULTILINE))
+    assert {file: int(version) for file, version in told.items()} == {
+        "model without a frozen network": model_file.VERSION,
+        "model with a frozen network": model_file.VERSION_WITH_TRUNK,
+        "gallery": gallery.VERSION,
+        "checkpoint": checkpoints.VERSION,
+        "ONNX and torch.export file": exported_files.FORMAT_VERSION,
+    }
 
 
 def test_first_steps_example(capsys):
@@ -96,6 +124,59 @@ def test_own_network_example(tmp_path, capsys):
     assert example["main"](tmp_path, n_per_class=10, size=32, epochs=1) > 0.8
     assert "features of the network: 112" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["model.lmfcn"]
+
+
+def test_own_augmentation_example(capsys):
+    example = runpy.run_path(str(ROOT / "examples" / "own_augmentation.py"))
+    assert 0.0 <= example["main"](n_per_class=8, size=16, epochs=1) <= 1.0
+    assert "48 images of 16 originals" in capsys.readouterr().out
+
+
+def test_own_loss_example():
+    example = runpy.run_path(str(ROOT / "examples" / "own_loss.py"))
+    costs, _ = example["main"](n_per_class=10, size=16, epochs=2)
+    assert len(costs) > 2
+    assert costs[-1] < costs[0]
+
+
+@pytest.mark.filterwarnings("ignore")  # of other packages
+def test_tensorboard_example(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    example = runpy.run_path(str(ROOT / "examples" / "track_training.py"))
+    classifier = example["track_in_tensorboard"](tmp_path, epochs=2, latent_dim=4)
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    found = [event.value for event in events.Scalars("training/n_support")]
+    assert found == classifier.history_.column("n_support")
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_mlflow_example(tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow")
+    pytest.importorskip("sqlalchemy")
+    monkeypatch.chdir(tmp_path)
+    example = runpy.run_path(str(ROOT / "examples" / "track_training.py"))
+    predicted = example["track_in_mlflow"](tmp_path, epochs=2, latent_dim=4)
+    assert set(predicted.tolist()) <= {0, 1}
+    (run,) = mlflow.search_runs(experiment_names=["textures"], output_format="list")
+    assert "training.n_support" in run.data.metrics
+
+
+def test_napari_example(tmp_path):
+    from large_images import quarters, save_model
+    from lmfcn.maps.run import MapRequest, map_image
+
+    Image.fromarray(quarters(100, 130)).save(tmp_path / "a.png")
+    save_model(tmp_path / "model.lmfcn")
+    map_image(MapRequest(tmp_path / "model.lmfcn", tmp_path / "a.png", tmp_path / "map", 32, outputs=["ome-tiff"]))
+    example = runpy.run_path(str(ROOT / "examples" / "napari_map.py"))
+    (pixels, _, _), (labels, options, kind) = example["map_layers"](tmp_path / "a.png", tmp_path / "map")
+    assert (pixels.shape, labels.shape, kind) == ((100, 130, 3), (7, 9), "labels")
+    assert labels.min() >= 1
+    covered = [length * side for length, side in zip(labels.shape, options["scale"], strict=True)]
+    assert covered == [100, 130]
 
 
 def test_compare_methods_example(tmp_path, capsys):

@@ -6,7 +6,7 @@ import torch
 
 import lmfcn
 from lmfcn import LMFCNClassifier, make_gaussians
-from lmfcn.model_file import KIND, VERSION
+from lmfcn.model_file import KIND, VERSION, VERSION_WITH_SCALES, VERSION_WITH_TRUNK
 from lmfcn.util.tensor_files import FileError, read_tensors, write_tensors
 from some_training import classifier_of
 
@@ -19,7 +19,7 @@ def quick(**changes) -> LMFCNClassifier:
 @pytest.fixture(scope="module")
 def saved(textures, tmp_path_factory):
     path = tmp_path_factory.mktemp("model") / "model.lmfcn"
-    classifier = quick().fit(*textures)
+    classifier = quick(deviations=False).fit(*textures)
     classifier.save(path)
     return classifier, path
 
@@ -110,13 +110,25 @@ def put_tensor(name, tensor):
         ),
         (put(["networks", "latent_dim"], 5), "weights of network 0 do not have the shapes"),
         (put(["networks", "widths"], [10**6, 10**6]), "weights of network 0 do not have the shapes"),
-        (put(["networks", "pooling"], "sum"), "unknown pooling, "),
-        (put(["networks", "pooling"], ["all"]), "unknown pooling"),
-        (put(["networks", "pooling"], "last"), "unknown pooling, 'last'"),
+        (put(["networks", "pooling"], ["all", "sum"]), r"unknown pooling, \['all', 'sum'\]"),
+        (put(["networks", "pooling"], ["all", ["last"]]), "unknown pooling"),
+        (put(["networks", "pooling"], ["all"]), "does not describe each of its networks"),
+        (put(["networks", "pooling"], "last"), "does not describe each of its networks"),
         (put(["networks", "pooling"], ["last", "last"]), "parts of its decision do not fit"),
+        (put(["networks", "deviations"], [False]), "does not describe each of its networks"),
+        (put(["networks", "deviations"], {"0": False}), "does not describe each of its networks"),
+        (put(["networks", "deviations"], [False, 1]), r"unknown pooling, .*\[False, 1\]"),
+        (put(["networks", "deviations"], [True, False]), "parts of its decision do not fit"),
+        (put(["networks", "reduction"], 2), "does not describe each of its networks"),
+        (put(["networks", "reduction"], [1, 0]), "reduction must be a whole number from 1 to 1024, but is 0"),
+        (put(["networks", "reduction"], [2048, 1]), "reduction must be a whole number from 1 to 1024, but is 2048"),
+        (put(["networks", "reduction"], [1, True]), "reduction must be a whole number from 1 to 1024, but is True"),
+        (put(["networks", "reduction"], [1, 16]), "is not a sound model"),
         (put(["networks", "widths"], []), "weights of network 0 do not have the shapes"),
         (
-            lambda values, _: values["networks"].update(count=3, pooling=["all", "last", "last"]),
+            lambda values, _: values["networks"].update(
+                count=3, pooling=["all", "last", "last"], deviations=[False] * 3, reduction=[1] * 3
+            ),
             "weights of network 2 do not have the shapes",
         ),
         (put(["networks", "count"], True), "count must be a whole number"),
@@ -173,6 +185,23 @@ def test_a_file_with_wrong_content_is_refused_with_a_reason(saved, tmp_path, cha
         lmfcn.load(edited(saved[1], tmp_path, change))
 
 
+def test_files_say_the_earliest_version_that_knows_their_networks(saved, textures, tmp_path):
+    values, _ = read_tensors(saved[1], KIND, VERSION)
+    assert values["networks"]["deviations"] == [False, False]
+    quick(deviations=True).fit(*textures).save(tmp_path / "m")
+    read_tensors(tmp_path / "m", KIND, VERSION_WITH_SCALES)
+    with pytest.raises(FileError, match="version"):
+        read_tensors(tmp_path / "m", KIND, VERSION, VERSION_WITH_TRUNK)
+
+
+def test_a_file_of_an_earlier_version_is_read(saved, textures, tmp_path):
+    def as_earlier(values, _):
+        del values["networks"]["deviations"], values["networks"]["reduction"]
+
+    model = lmfcn.load(edited(saved[1], tmp_path, as_earlier))
+    assert np.array_equal(model.predict_proba(textures[0]), saved[0].predict_proba(textures[0]))
+
+
 def test_a_checkpoint_is_not_a_model(tmp_path, textures):
     quick(checkpoint_dir=tmp_path).fit(*textures)
     (checkpoint,) = tmp_path.glob("*.safetensors")
@@ -197,7 +226,7 @@ def test_saving_where_no_folder_is(saved, tmp_path):
 def test_a_decision_in_half_precision_is_refused(textures, tmp_path):
     path = tmp_path / "model.lmfcn"
     LMFCNClassifier(latent_dim=4, widths=(6,), epochs=1, random_state=0, device="cpu").fit(*textures).save(path)
-    values, tensors = read_tensors(path, KIND, VERSION)
+    values, tensors = read_tensors(path, KIND, VERSION, VERSION_WITH_SCALES)
     assert tensors["network-0.features.0.weight"].dtype == torch.float16
     assert tensors["decision.whitening"].dtype == torch.float16
     tensors["decision.mean"] = tensors["decision.mean"].half()

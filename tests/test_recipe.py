@@ -50,6 +50,10 @@ def test_the_default_recipe_by_hand():
         "latent_dim": 64,
         "widths": (64, 128),
         "first_filters": "decorrelated",
+        "fixed_first": True,
+        "deviations": "auto",
+        "scales": 3,
+        "crop_size": "auto",
         "keep_untrained": True,
         "strategy": "joint",
         "epochs": "auto",
@@ -59,6 +63,7 @@ def test_the_default_recipe_by_hand():
         "wr_close": 1,
         "sh_close": 0,
         "fallback_anchors": True,
+        "fill_anchors": False,
         "correction_class": "own",
         "C": 10.0,
         "gamma": "scale",
@@ -75,7 +80,9 @@ def test_the_default_recipe_by_hand():
         "head_rate": 10.0,
         "augmentation": "flips",
         "batch_size": 32,
-        "passes": 8,
+        "step_per": "batch",
+        "batch_statistics": "refreshed",
+        "passes": "auto",
         "optimizer": "adamw",
         "learning_rate": 0.001,
         "final_rate": 0.1,
@@ -94,6 +101,10 @@ def test_the_paper_recipe_is_the_paper_with_its_authors_constants():
         "latent_dim": 16,
         "strategy": "one-vs-all",
         "first_filters": "random",
+        "fixed_first": False,
+        "deviations": False,
+        "scales": 1,
+        "crop_size": None,
         "keep_untrained": False,
         "C": 1.0,
         "standardize": False,
@@ -111,13 +122,33 @@ def test_the_paper_recipe_is_the_paper_with_its_authors_constants():
         "learning_rate": 0.1,
         "weight_decay": 0.1,
         "prior_shift": 0.0,
+        "precision": "float32",
         "whiten": False,
         "refit": False,
     }
     paper = Recipe.paper()
     assert (paper.sv_close, paper.wr_close, paper.sh_close) == (5, 1, 0)
     assert (paper.distance, paper.gamma, paper.gamma_factor) == ("squared", "scale", 1.0)
-    assert paper.for_data(2, has_validation=True).n_epochs == 15
+    assert paper.for_data(2, 100, has_validation=True).n_epochs == 15
+
+
+def test_the_program_differs_from_the_paper_in_seven_values():
+    program, paper = asdict(Recipe.authors_program()), asdict(Recipe.paper())
+    assert {name: value for name, value in program.items() if value != paper[name]} == {
+        "epoch_selection": "last",
+        "fill_anchors": True,
+        "correction_class": "settled",
+        "distance": "euclidean",
+        "batch_size": "image",
+        "step_per": "term",
+        "batch_statistics": "running",
+    }
+
+
+def test_a_step_per_term_needs_a_loss_without_head():
+    assert refused(step_per="term") == (
+        'step_per="term" has no step for the head, got head_weight=1.0; set head_weight=0.'
+    )
 
 
 def test_both_recipes_are_those_of_the_tables_beside_the_paper():
@@ -129,8 +160,9 @@ def test_both_recipes_are_those_of_the_tables_beside_the_paper():
         n_classes, strategy = (3, "one-vs-all") if "one-vs-all" in addition else (2, None)
         for named, cell in zip(("default", "paper"), cells, strict=True):
             recipe = override(named, {"strategy": strategy})
-            resolved = recipe if name == "strategy" else recipe.for_data(n_classes, has_validation=True)
-            assert getattr(resolved, name) == as_written(cell), (name, addition, cell)
+            if name not in ("strategy", "passes"):
+                recipe = recipe.for_data(n_classes, 100, has_validation=True)
+            assert getattr(recipe, name) == as_written(cell), (name, addition, cell)
 
 
 def test_a_recipe_is_a_value():
@@ -145,14 +177,17 @@ def test_a_recipe_is_a_value():
 def test_recipes_by_name():
     assert find_recipe("default") == Recipe()
     assert find_recipe("paper") == Recipe.paper()
-    assert set(RECIPES) == {"default", "paper"}
+    assert find_recipe("authors-program") == Recipe.authors_program()
+    assert set(RECIPES) == {"default", "paper", "authors-program"}
     own = Recipe(passes=3)
     assert find_recipe(own) is own
 
 
 @pytest.mark.parametrize("recipe", ["papers", "", None, 5, {"passes": 3}, Recipe], ids=repr)
 def test_anything_else_is_no_recipe(recipe):
-    with pytest.raises(ValueError, match=r"^recipe must be 'default', 'paper' or a lmfcn\.Recipe, got ") as caught:
+    with pytest.raises(
+        ValueError, match=r"^recipe must be 'default', 'paper', 'authors-program' or a lmfcn\.Recipe, got "
+    ) as caught:
         find_recipe(recipe)
     assert str(caught.value).endswith(f"got {recipe!r}.")
 
@@ -160,20 +195,36 @@ def test_anything_else_is_no_recipe(recipe):
 CHOICES = {
     "strategy": "'joint', 'one-vs-all'",
     "first_filters": "'decorrelated', 'random'",
-    "epoch_selection": "'one-se', 'best'",
+    "epoch_selection": "'one-se', 'best', 'last'",
     "support_loss": "'contrast', 'pull'",
     "distance": "'squared', 'euclidean'",
     "distance_units": "'kernel', 'latent'",
-    "correction_class": "'own', 'any'",
+    "correction_class": "'own', 'any', 'settled'",
     "augmentation": "'none', 'flips', 'dihedral'",
+    "step_per": "'batch', 'term'",
+    "batch_statistics": "'refreshed', 'running'",
     "optimizer": "'adamw', 'adadelta'",
     "precision": "'auto', 'float32', 'bfloat16'",
+    "deviations": "'auto', True, False",
     **dict.fromkeys(
-        ("keep_untrained", "standardize", "balanced", "fallback_anchors", "whiten", "refit", "split_duplicates"),
+        (
+            "fixed_first",
+            *("keep_untrained", "standardize", "balanced", "fallback_anchors", "fill_anchors"),
+            *("whiten", "refit", "split_duplicates"),
+        ),
         "True, False",
     ),
 }
-INTEGERS = {"latent_dim": 1, "passes": 1, "batch_size": 1, "epochs": 1, "sv_close": 0, "wr_close": 0, "sh_close": 0}
+INTEGERS = {
+    "latent_dim": 1,
+    "passes": 1,
+    "batch_size": 1,
+    "epochs": 1,
+    "scales": 1,
+    "sv_close": 0,
+    "wr_close": 0,
+    "sh_close": 0,
+}
 POSITIVE = ("C", "gamma", "gamma_factor", "contrast_scale", "learning_rate", "final_rate", "head_rate")
 NOT_NEGATIVE = ("anchor_weight", "head_weight", "weight_decay", "prior_shift")
 
@@ -186,7 +237,7 @@ def refused(**values) -> str:
 
 
 def test_every_value_has_a_check():
-    assert {*CHOICES, *INTEGERS, *POSITIVE, *NOT_NEGATIVE, "widths", "refit_epochs"} == set(NAMES)
+    assert {*CHOICES, *INTEGERS, *POSITIVE, *NOT_NEGATIVE, "widths", "refit_epochs", "crop_size"} == set(NAMES)
 
 
 @pytest.mark.parametrize("name", CHOICES)
@@ -262,52 +313,68 @@ def test_numbers_of_numpy_are_numbers():
     recipe = Recipe(
         latent_dim=np.int64(8), C=np.float32(2), epochs=np.int8(3), widths=[np.int32(4)], batch_size=np.int64(5)
     )
-    assert recipe.for_data(2, has_validation=True).n_epochs == 3
+    assert recipe.for_data(2, 100, has_validation=True).n_epochs == 3
 
 
 @pytest.mark.parametrize(
     ("values", "n_classes", "has_validation", "expected"),
     [
-        ({}, 2, True, ("joint", 15, 7)),
-        ({}, 3, True, ("joint", 15, 7)),
-        ({}, 2, False, ("joint", 15, 0)),
-        ({}, 3, False, ("joint", 15, 0)),
-        ({"strategy": "one-vs-all"}, 2, True, ("joint", 15, 7)),
-        ({"strategy": "one-vs-all"}, 3, True, ("one-vs-all", 10, 5)),
-        ({"strategy": "one-vs-all"}, 3, False, ("one-vs-all", 10, 0)),
+        ({}, 2, True, ("joint", 6, 3)),
+        ({}, 3, True, ("joint", 6, 3)),
+        ({}, 2, False, ("joint", 6, 0)),
+        ({"strategy": "one-vs-all"}, 2, True, ("joint", 6, 3)),
+        ({"strategy": "one-vs-all"}, 3, True, ("one-vs-all", 6, 3)),
+        ({"batch_size": "all"}, 2, True, ("joint", 15, 7)),
+        ({"batch_size": "all", "strategy": "one-vs-all"}, 3, True, ("one-vs-all", 10, 5)),
+        ({"batch_size": "all", "strategy": "one-vs-all"}, 3, False, ("one-vs-all", 10, 0)),
         ({"epochs": 4}, 2, True, ("joint", 4, 2)),
         ({"epochs": 1}, 2, True, ("joint", 1, 0)),
         ({"strategy": "one-vs-all", "epochs": 4}, 3, True, ("one-vs-all", 4, 2)),
-        ({"refit_epochs": 3}, 2, True, ("joint", 15, 3)),
-        ({"refit_epochs": 3}, 2, False, ("joint", 15, 0)),
-        ({"refit": False}, 2, True, ("joint", 15, 0)),
+        ({"refit_epochs": 2}, 2, True, ("joint", 6, 2)),
+        ({"refit_epochs": 2}, 2, False, ("joint", 6, 0)),
+        ({"refit": False}, 2, True, ("joint", 6, 0)),
     ],
     ids=str,
 )
 def test_what_auto_is_for_some_data(values, n_classes, has_validation, expected):
     recipe = Recipe(**values)
-    resolved = recipe.for_data(n_classes, has_validation=has_validation)
+    resolved = recipe.for_data(n_classes, 100, has_validation=has_validation)
     assert (resolved.strategy, resolved.n_epochs, resolved.n_refit_epochs) == expected
-    assert resolved == replace(recipe, strategy=expected[0], epochs=expected[1], refit_epochs=expected[2])
-    assert resolved.for_data(n_classes, has_validation=has_validation) == resolved
+    assert resolved == replace(recipe, strategy=expected[0], epochs=expected[1], refit_epochs=expected[2], passes=12)
+    assert resolved.for_data(n_classes, 100, has_validation=has_validation) == resolved
+
+
+@pytest.mark.parametrize(
+    ("n_images", "passes"), [(1, 12), (125, 12), (126, 12), (150, 10), (375, 4), (400, 4), (9999, 4)]
+)
+def test_passes_by_the_number_of_images(n_images, passes):
+    assert Recipe().for_data(2, n_images, has_validation=True).n_passes == passes
+    assert Recipe(passes=2).for_data(2, n_images, has_validation=True).n_passes == 2
+
+
+def test_sizes_of_crops():
+    assert refused(crop_size=15) == "crop_size must be at least 16, got 15."
+    for wrong in (2.5, True, "many"):
+        assert refused(crop_size=wrong) == f"crop_size must be a whole number, got {wrong!r}."
+    assert [Recipe(crop_size=size).crop_size for size in (None, "auto", 16)] == [None, "auto", 16]
 
 
 def test_the_paper_for_some_data():
     for n_classes, expected in ((2, ("joint", 15, 0)), (3, ("one-vs-all", 10, 0))):
-        resolved = Recipe.paper().for_data(n_classes, has_validation=True)
+        resolved = Recipe.paper().for_data(n_classes, 100, has_validation=True)
         assert (resolved.strategy, resolved.epochs, resolved.refit_epochs) == expected
 
 
 def test_refit_epochs_must_fit_into_the_epochs_that_auto_is():
-    recipe = Recipe(strategy="one-vs-all", refit_epochs=12)
-    assert recipe.for_data(2, has_validation=True).n_refit_epochs == 12
+    recipe = Recipe(strategy="one-vs-all", refit_epochs=12, batch_size="all")
+    assert recipe.for_data(2, 100, has_validation=True).n_refit_epochs == 12
     with pytest.raises(ValueError, match="refit_epochs must be less than epochs, 10, of which they are a part, got 12"):
-        recipe.for_data(3, has_validation=True)
-    assert recipe.for_data(3, has_validation=False).n_refit_epochs == 0
+        recipe.for_data(3, 100, has_validation=True)
+    assert recipe.for_data(3, 100, has_validation=False).n_refit_epochs == 0
 
 
 def test_auto_is_no_number():
-    for name in ("epochs", "refit_epochs"):
+    for name in ("epochs", "refit_epochs", "passes"):
         with pytest.raises(ValueError, match=rf"^{name} is 'auto'; Recipe\.for_data gives a recipe with numbers\.$"):
             getattr(Recipe(), f"n_{name}")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lmfcn.classifier import LMFCNClassifier
-    from lmfcn.data.datasets import make_gaussians
+    from lmfcn.data.gaussians import make_gaussians
     from lmfcn.method.epoch import Callback
     from lmfcn.model import TextureModel
     from lmfcn.model_file import load
@@ -25,7 +25,7 @@ _HOMES = {
     "LMFCNClassifier": "lmfcn.classifier",
     "TextureModel": "lmfcn.model",
     "load": "lmfcn.model_file",
-    "make_gaussians": "lmfcn.data.datasets",
+    "make_gaussians": "lmfcn.data.gaussians",
 }
 
 

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from lmfcn import __version__
 from lmfcn.cli.audit import audit
+from lmfcn.cli.card import card
 from lmfcn.cli.compare import compare
 from lmfcn.cli.demo import demo
 from lmfcn.cli.evaluate import evaluate
@@ -18,11 +19,13 @@ from lmfcn.cli.explain import explain
 from lmfcn.cli.export import export
 from lmfcn.cli.info import info
 from lmfcn.cli.inspect import inspect
+from lmfcn.cli.label import label
 from lmfcn.cli.map import map_image
 from lmfcn.cli.options import ConfigError, name_options
 from lmfcn.cli.predict import predict
 from lmfcn.cli.reproduce import reproduce
 from lmfcn.cli.serve import serve
+from lmfcn.cli.suggest import suggest
 from lmfcn.cli.train import train
 
 _EPILOG = (
@@ -65,17 +68,20 @@ def _add(command: Callable[..., None], short: str, name: str | None = None) -> N
 # In the usual order of work with new images; each line fits a narrow terminal.
 _add(demo, "Train on built-in textures and show the result.")
 _add(inspect, "Check whether your images are fit for training.")
-_add(audit, "Find wrong labels and duplicates.")
+_add(audit, "Rank doubtful labels; find duplicates.")
+_add(label, "Label images while a model learns along.")
 _add(train, "Train a model on your images, with a report.")
 _add(evaluate, "Measure a model on labelled images.")
 _add(predict, "Predict the classes of any number of images.")
 _add(explain, "Explain predictions.")
+_add(suggest, "List which images to label next.")
 _add(compare, "Compare with other methods on your images.")
 _add(reproduce, "Reproduce the paper's tables and figures.")
 _add(serve, "Serve a web page that predicts and explains.")
 _add(map_image, "Map the textures in an image of any size.", "map")
 _add(export, "Write a model as ONNX or torch.export file.")
 _add(info, "Describe a model.")
+_add(card, "Write a model card.")
 _GROUP = typer.main.get_command(app)
 
 

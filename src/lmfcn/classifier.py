@@ -1,5 +1,6 @@
 """The scikit-learn face of the method: checks what it is given, then delegates."""
 
+import time
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -8,7 +9,7 @@ from typing import Any, Literal, overload
 
 import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import Tags
+from sklearn.utils import Tags, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
@@ -18,6 +19,7 @@ from lmfcn.data.training_data import TrainingData
 from lmfcn.method.epoch import Callback
 from lmfcn.method.history import TrainingWarning
 from lmfcn.model_file import save
+from lmfcn.model_html import model_html
 from lmfcn.networks.registry import TEXTURE_FCN, NetworkName, describe_network, find_network
 from lmfcn.recipe import RECIPES, Recipe, RecipeName, Strategy, change, find_recipe, override
 from lmfcn.training.checkpoints import Checkpoints
@@ -41,7 +43,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     `LMFCNClassifier().fit(X, y)` is meant to work without any parameter. The five that you may want to touch:
 
     - `random_state=0` makes the result repeatable.
-    - `epochs=30` trains for longer than the default 15, `epochs=5` gives a quick first impression.
+    - `epochs=12` trains for longer than the default 6, `epochs=2` gives a quick first impression.
     - `network="efficientnet-lite0"` starts from a network that was pretrained on photographs.
     - `class_weight=None` follows the class frequencies of the data; the default leans towards rare classes.
     - `recipe=Recipe(augmentation="none")` if mirror images belong to different classes; "dihedral" if quarter turns of
@@ -60,9 +62,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     latent_dim, widths, strategy, epochs, C, gamma, sv_close, wr_close, sh_close : optional
         Values of the recipe that people change most often; see `Recipe` for their meaning. None takes the value of
         `recipe`: in the default recipe a latent vector of 64 values, hidden layers of 64 and 128 filters, one network
-        for all classes ("joint"; the paper's "one-vs-all" has one per class), 15 epochs (10 per network of
-        "one-vs-all"), C = 10, gamma = "scale", and 5, 1 and 0 anchors per support vector, misclassified image and
-        non-support image.
+        for all classes ("joint"; the paper's "one-vs-all" has one per class), 6 epochs, C = 10, gamma = "scale", and
+        5, 1 and 0 anchors per support vector, misclassified image and non-support image.
     network : {"texture-fcn", "efficientnet-lite0"} or torch.nn.Module, default="texture-fcn"
         "texture-fcn" is the paper's, trained from scratch. "efficientnet-lite0" is pretrained on ImageNet and stays as
         it is: short networks are trained on the maps of its fifth stage, and the final SVM sees the means and
@@ -76,8 +77,9 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         and shifts the final decision towards rare classes (`Recipe.prior_shift`), which does more for the balanced
         accuracy. It makes no difference to classes of equal size. Any other value replaces `Recipe.balanced` and
         `Recipe.prior_shift`.
-    recipe : {"default", "paper"} or Recipe, default="default"
-        Every other choice of the method. "paper" is the paper's own method, LMFCN (paper). Searches reach inside:
+    recipe : {"default", "paper", "authors-program"} or Recipe, default="default"
+        Every other choice of the method. "paper" is the paper's own method, LMFCN (paper); "authors-program" that of
+        its authors' published program, which learns little. Searches reach inside:
         `set_params(recipe__head_weight=0.5)`.
     validation_fraction : float, default=0.2
         Share of every class that is held out when `fit` gets no validation images: to select the epoch and to
@@ -130,6 +132,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         when there is no test set.
     recipe_ : Recipe
         The recipe of this fit, with all overrides and every "auto" resolved.
+    fit_seconds_ : float
+        Time of the fit by the clock.
     n_features_in_ : int
         Columns of X if it came as rows, else the channels of its images.
 
@@ -218,6 +222,7 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         callbacks : sequence of Callback, optional
             Follow the training, or stop it; not with several worker processes.
         """
+        start = time.perf_counter()
         recipe = self.recipe_with_overrides()
         network = find_network(self.network, self.weights)
         check_jobs(self.n_jobs)
@@ -244,7 +249,8 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
             if self.verbose and (expected := forecast_fit(data, options)) is not None:
                 say(f"Training takes {expected.describe()}.", visible=True)
             fitted = fit_model(data, options)
-        self._store(fitted, data, options.recipe, {**record, "threads": options.threads.process})
+        self._store(fitted, data, {**record, "threads": options.threads.process})
+        self.fit_seconds_ = time.perf_counter() - start
         for message in notes + fitted.messages:
             warnings.warn(message, TrainingWarning, stacklevel=2)
         return self
@@ -318,9 +324,19 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
         """
         return self._model.predict_set(self._rows(X), coverage)
 
-    def predict_or_reject(self, X: Any, confidence: float = 0.9, rejected: Any = None) -> np.ndarray:
-        """Return labels (n,) where the probability is at least `confidence`, and `rejected` elsewhere."""
-        return self._model.predict_or_reject(self._rows(X), confidence, rejected)
+    def predict_or_reject(
+        self, X: Any, confidence: float = 0.9, rejected: Any = None, false_alarms: float | None = None
+    ) -> np.ndarray:
+        """Return labels (n,), or `rejected` where the probability is below `confidence`.
+
+        With `false_alarms`, images that look like none of the classes are rejected too, and about this share of the
+        others: see `TextureModel.predict_or_reject`.
+        """
+        return self._model.predict_or_reject(self._rows(X), confidence, rejected, false_alarms)
+
+    def typicality(self, X: Any) -> np.ndarray:
+        """Return how usual every image (n,) is among images of the known classes: see `TextureModel.typicality`."""
+        return self._model.typicality(self._rows(X))
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the features (n, n_features) that the final SVM is fitted on.
@@ -333,6 +349,16 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
     def save(self, path: str | Path) -> None:
         """Write the fitted model to one file; `lmfcn.load` reads it, without scikit-learn and without risk."""
         save(self._model, path)
+
+    def _repr_html_inner(self) -> str:
+        """Return what a notebook shows: of a fitted classifier its model, with scikit-learn's list of parameters."""
+        parameters: str = estimator_html_repr(self)
+        if not hasattr(self, "model_"):
+            return parameters
+        return model_html(self.model_, type(self).__name__, self.fit_seconds_, parameters)
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_inner()}
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -367,10 +393,10 @@ class LMFCNClassifier(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ImageCl
             return there
         return int(as_generator(self.random_state).integers(2**62))
 
-    def _store(self, fitted: Fitted, data: TrainingData, recipe: Recipe, record: dict[str, Any]) -> None:
+    def _store(self, fitted: Fitted, data: TrainingData, record: dict[str, Any]) -> None:
         trained, decision = fitted.trained, fitted.model.decision
         self.model_ = fitted.model
-        self.classes_, self.recipe_ = data.classes, recipe
+        self.classes_, self.recipe_ = data.classes, fitted.recipe
         histories, epochs = [result.history for result in trained], [result.selected.epoch for result in trained]
         refit = fitted.refit_histories
         self.history_ = histories[0] if len(trained) == 1 else histories

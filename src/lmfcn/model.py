@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Real
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -17,7 +18,7 @@ from lmfcn.compute.resources import has_double, to_cpu_double
 from lmfcn.data.arrays import check_images, check_pixel_format, pixel_kind
 from lmfcn.data.framing import to_color
 from lmfcn.data.image_form import ImageForm, as_collection, paths_of
-from lmfcn.method.kernel_svm import Decision, balanced_accuracy
+from lmfcn.method.kernel_svm import Decision, balanced_accuracy, squared_distances
 from lmfcn.method.network import TextureFCN
 from lmfcn.networks.trunk import Trunk
 
@@ -45,6 +46,19 @@ class HeldOut:
     numbers: np.ndarray
     probabilities: np.ndarray
     seen: bool
+
+    def __repr__(self) -> str:
+        score = self.balanced_accuracy
+        told = "" if score is None else f", balanced accuracy {score:.3f}"
+        return f"HeldOut({len(self.numbers)} images{told}{', seen in training' if self.seen else ''})"
+
+    @property
+    def confusion(self) -> np.ndarray:
+        """Number of images (n_classes, n_classes) by true class (row) and predicted class (column)."""
+        n_classes = self.probabilities.shape[1]
+        counts = np.zeros((n_classes, n_classes), dtype=int)
+        np.add.at(counts, (self.numbers, self.probabilities.argmax(axis=1)), 1)
+        return counts
 
     @property
     def balanced_accuracy(self) -> float | None:
@@ -81,6 +95,67 @@ class Calibration:
         """Return the same for other scores (m, n_scores) of the held-out images."""
         true = sorted_true_probabilities(to_cpu_double(scores), labels.cpu(), self.inverse_temperature)
         return replace(self, true_probabilities=true)
+
+
+@dataclass(frozen=True)
+class TypicalDistances:
+    """How far images of the known classes are from the centre of the nearest class; farther ones may be none of them.
+
+    Attributes
+    ----------
+    centres : Tensor (n_classes, n_features)
+        Mean of the images of each class that the model learnt from, in the space of the kernel.
+    distances : Tensor (m,)
+        Squared distance of each held-out image to the nearest centre, ascending, when neither the centres nor the
+        space had been learnt from that image.
+    """
+
+    centres: Tensor
+    distances: Tensor
+
+    @classmethod
+    def of(cls, centres: Tensor, distances: Tensor) -> "TypicalDistances":
+        """Return them on the CPU, in the precision of a file."""
+        return cls(centres.cpu().float(), to_cpu_double(distances).sort().values)
+
+    def typicality(self, features: Tensor) -> np.ndarray:
+        """Return the conformal p-value (n,) of images with features (n, n_features) in the space of the kernel.
+
+        The share of held-out images, the new one among them, that are at least as far from their nearest centre.
+
+        Examples
+        --------
+        >>> import torch
+        >>> known = TypicalDistances(torch.zeros(1, 1), torch.tensor([1.0, 4.0, 9.0], dtype=torch.float64))
+        >>> known.typicality(torch.tensor([[0.0], [1.5], [5.0]])).tolist()
+        [1.0, 0.75, 0.25]
+        """
+        nearest = nearest_centre(to_cpu_double(features), self.centres)
+        n_closer = torch.searchsorted(self.distances, nearest.contiguous())  # counts those that are truly closer
+        n_held_out = len(self.distances)
+        return ((n_held_out - n_closer + 1) / (n_held_out + 1)).numpy()
+
+    def check_rate(self, false_alarms: float) -> None:
+        """Refuse a rate of false alarms that is no share, or that so few held-out images cannot promise."""
+        _check_share("false_alarms", false_alarms, ends=False)
+        n_held_out = len(self.distances)
+        if false_alarms * (n_held_out + 1) < 1:
+            raise ValueError(
+                f"With {n_held_out} held-out images the smallest share of false_alarms is {1 / (n_held_out + 1):.3f},"
+                f" got {false_alarms!r}; ask for a larger one, or train with more validation images."
+            )
+
+
+def class_centres(features: Tensor, labels: Tensor) -> Tensor:
+    """Return the mean (n_classes, k) of the features (n, k) of each class 0, 1, ..., in double precision."""
+    features, labels = to_cpu_double(features), labels.cpu()
+    sums = features.new_zeros(int(labels.max()) + 1, features.shape[1]).index_add_(0, labels, features)
+    return sums / labels.bincount()[:, None].clamp(min=1)
+
+
+def nearest_centre(features: Tensor, centres: Tensor) -> Tensor:
+    """Return the squared distance (n,) of features (n, k) to the nearest of centres (c, k)."""
+    return squared_distances(features, centres).min(dim=1).values
 
 
 def probabilities(scores: Tensor, inverse_temperature: float) -> Tensor:
@@ -174,6 +249,8 @@ class TextureModel(nn.Module):
         What images must look like.
     record : dict, optional
         What else should stay with the model, as JSON can hold it: parameters, history, versions.
+    typical : TypicalDistances, optional
+        Tells images that belong to no class; earlier files, and models without held-out images, have none.
     """
 
     mean: Tensor
@@ -191,6 +268,7 @@ class TextureModel(nn.Module):
         classes: np.ndarray,
         form: ImageForm,
         record: dict[str, Any] | None = None,
+        typical: TypicalDistances | None = None,
     ) -> None:
         super().__init__()
         self.networks = networks if isinstance(networks, Networks) else Networks(networks)
@@ -205,11 +283,24 @@ class TextureModel(nn.Module):
         self.classes = classes
         self.form = form
         self.record = record if record is not None else {}
+        self.typical = typical
         self.eval()
 
     def extra_repr(self) -> str:
         """Say what the model tells apart, for `print(model)`."""
         return f"classes={self.classes.tolist()}, n_support={len(self.support_latents)}, gamma={self.gamma:.4g}"
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one file, whole or not at all; `lmfcn.load` reads it."""
+        from lmfcn.model_file import save  # which needs this module
+
+        save(self, path)
+
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: classes, accuracy, size, network, confusions."""
+        from lmfcn.model_html import model_html
+
+        return model_html(self)
 
     @property
     def decision(self) -> Decision:
@@ -334,13 +425,59 @@ class TextureModel(nn.Module):
         """Return what `predict_set` does, for images whose probabilities (n, n_classes) are known already."""
         return _sets(predicted, self._least_probability(coverage))
 
-    def predict_or_reject(self, X: Any, confidence: float = 0.9, rejected: Any = None) -> np.ndarray:
-        """Return labels (n,) where the probability is at least `confidence`, and `rejected` elsewhere."""
+    def predict_or_reject(
+        self, X: Any, confidence: float = 0.9, rejected: Any = None, false_alarms: float | None = None
+    ) -> np.ndarray:
+        """Return labels (n,), or `rejected` for images that are doubtful or belong to no class.
+
+        Parameters
+        ----------
+        X : images
+        confidence : float, default=0.9
+            Images whose most probable class has a lower probability are rejected; 0 rejects none for that.
+        rejected : optional
+            What stands for the label of a rejected image.
+        false_alarms : float, optional
+            Also reject images that look like none of the classes: those whose `typicality` is at most this share. Of
+            images that do belong to a class about this share is rejected by mistake.
+        """
         _check_share("confidence", confidence, ends=True)
-        predicted = self.predict_proba(X)
+        if false_alarms is not None:
+            self.known_distances().check_rate(false_alarms)
+        predicted, typicality = self.predict_with_typicality(X)
         labels = self.classes[predicted.argmax(axis=1)].astype(object)
         labels[predicted.max(axis=1) < confidence] = rejected
+        if false_alarms is not None and typicality is not None:
+            labels[typicality <= false_alarms] = rejected
         return labels
+
+    def typicality(self, X: Any) -> np.ndarray:
+        """Return how usual every image (n,) is among images of the known classes, from near 0 to 1.
+
+        The share of held-out images that are at least as far from the centre of their nearest class. A small value says
+        that the image may belong to none of the classes, whatever its probabilities are: these only compare the known
+        classes. Of new images of the known classes at most a share *a* have a typicality of *a* or less, if they are
+        exchangeable with the held-out images and the model was not trained further after it was calibrated
+        (`refit=False`); for the default model this is approximate.
+        """
+        known = self.known_distances()
+        return known.typicality(self.decision.scale.apply(self.latents(X)))
+
+    def predict_with_typicality(self, X: Any) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return what `predict_proba` and `typicality` do, at the cost of one; None if typicality is unknown."""
+        latents, decision = self.latents(X), self.decision
+        scores = to_cpu_double(decision.scores(latents))
+        predicted = probabilities(scores, self.calibration.inverse_temperature).numpy()
+        return predicted, None if self.typical is None else self.typical.typicality(decision.scale.apply(latents))
+
+    def known_distances(self) -> TypicalDistances:
+        """Return the distances that typicality is measured by; refuse a model that has none."""
+        if self.typical is None:
+            raise ValueError(
+                "The model does not know how far images of its classes may be from them: it was fitted without"
+                " validation images, or written by an earlier version; fit it again, with validation_fraction above 0."
+            )
+        return self.typical
 
     def map(self, image: Any, window: int | None = None, stride: int = 16) -> "TextureMap":
         """Return what is where in one image.
@@ -384,6 +521,42 @@ class TextureModel(nn.Module):
         window = mapper.default_window(self.form.preprocessing.size) if window is None else window
         grid = mapper.grid(pixels.shape[:2], window, stride)
         return TextureMap(mapper.map(pixels, grid), self.classes, grid)
+
+    def extend(self, X_new: Any, y_new: Any, X: Any, y: Any = None, groups: Any = None) -> "TextureModel":
+        """Return a model whose last SVM has also learnt from new images, of new classes too.
+
+        The networks stay as they are, so that it takes as long as describing the images. This model does not change.
+
+        Parameters
+        ----------
+        X_new : images, as for `predict`
+            Images that the model has not been trained on. A folder must hold class folders.
+        y_new : array-like (n_new,) or None
+            Their labels; None takes those of a collection or folder.
+        X, y : as X_new and y_new
+            The images that the model was trained on: a model file holds only what it needs to predict.
+        groups : array-like (n_new,), optional
+            New images of one group are held out together.
+
+        Returns
+        -------
+        TextureModel
+            `record["extended"]` tells the balanced accuracy on new images, each held out once from the SVM, and
+            whether a full training is due, which is also a `TrainingWarning`: there is a new class, many new images
+            have come, or the model is worse on them. With 30 new images or more they calibrate the probabilities.
+
+        Examples
+        --------
+        >>> from lmfcn import LMFCNClassifier, make_gaussians
+        >>> X, y = make_gaussians(n_per_class=20, size=16, random_state=0)
+        >>> model = LMFCNClassifier(epochs=1, latent_dim=8, random_state=0).fit(X, y).model_
+        >>> X_new, y_new = make_gaussians(n_per_class=5, size=16, random_state=1)
+        >>> model.extend(X_new, y_new, X, y).record["extended"]["n_new"]
+        10
+        """
+        from lmfcn.training.extend import extend
+
+        return extend(self, X_new, y_new, X, y, groups)
 
     def mapper(self) -> "Mapper":
         """Return what maps images, or parts of large ones."""

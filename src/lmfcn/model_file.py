@@ -15,7 +15,7 @@ from lmfcn.data.framing import Fit, Preprocessing, describe_channels
 from lmfcn.data.image_form import ImageForm
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.method.network import POOLING, TextureFCN
-from lmfcn.model import Calibration, Networks, TextureModel, probabilities
+from lmfcn.model import Calibration, Networks, TextureModel, TypicalDistances, probabilities
 from lmfcn.networks.efficientnet_lite import EfficientNetLite0
 from lmfcn.networks.trunk import Trunk, fingerprint
 from lmfcn.util.tensor_files import FileError, read_tensors, write_tensors
@@ -62,6 +62,8 @@ def save(model: TextureModel, path: str | Path) -> None:
         for name, tensor in model.decision_tensors().items()
     }
     tensors["calibration.true_probabilities"] = model.calibration.true_probabilities
+    if model.typical is not None:
+        tensors |= {"typical.centres": model.typical.centres, "typical.distances": model.typical.distances}
     for number, network in enumerate(networks):
         tensors |= {
             f"network-{number}.{name}": _compact(tensor) if tensor.ndim == 4 else tensor
@@ -140,6 +142,7 @@ def _build(values: dict[str, Any], tensors: dict[str, Tensor], network: nn.Modul
     }
     if "whitening" in parts and parts["whitening"].dtype == torch.float16:
         parts["whitening"] = parts["whitening"].float()
+    typical = _read_typical(tensors)
     form = _read_form(values["form"])
     trunk, keep_trunk = _read_trunk(values.get("trunk"), tensors, form.channels, network)
     members = _read_networks(values["networks"], tensors)
@@ -150,8 +153,10 @@ def _build(values: dict[str, Any], tensors: dict[str, Tensor], network: nn.Modul
     n_latents = networks.n_latents
     n_scores = 1 if len(classes) == 2 else len(classes)
     _check_decision(parts, n_latents, n_scores)
+    if typical is not None and typical.centres.shape != (len(classes), parts["support_latents"].shape[1]):
+        raise ValueError("the centres of its classes do not fit its decision")
     decision = Decision.of_tensors(parts, _number("gamma", values["gamma"]), CPU)
-    model = TextureModel(networks, decision, calibration, classes, form, dict(values["record"]))
+    model = TextureModel(networks, decision, calibration, classes, form, dict(values["record"]), typical)
     _try_out(model)
     return model
 
@@ -217,6 +222,19 @@ def _read_calibration(values: dict[str, Any], true_probabilities: Tensor) -> Cal
         error=None if values["error"] is None else _number("calibration error", values["error"], zero=True),
         held_out=values["held_out"],
     )
+
+
+def _read_typical(tensors: dict[str, Tensor]) -> TypicalDistances | None:
+    """Return the distances of held-out images; None in files of earlier versions, and without held-out images."""
+    centres, distances = tensors.pop("typical.centres", None), tensors.pop("typical.distances", None)
+    if centres is None and distances is None:
+        return None
+    if centres is None or distances is None or centres.dtype != torch.float32 or distances.dtype != torch.float64:
+        raise ValueError("its distances of held-out images are not complete")
+    sound = distances.ndim == 1 and len(distances) and bool((distances >= 0).all())
+    if not sound or bool((distances.diff() < 0).any()):
+        raise ValueError("its distances of held-out images are not a row of ascending numbers")
+    return TypicalDistances(centres, distances)
 
 
 def _read_kinds(shape: dict[str, Any], count: int) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from lmfcn.util.checks import check_choice, check_integer, check_positive, check_widths
 
 Strategy = Literal["joint", "one-vs-all"]
-RecipeName = Literal["default", "paper"]
+RecipeName = Literal["default", "paper", "authors-program"]
 
 EPOCHS = 6
 WHOLE_BATCH_EPOCHS, WHOLE_BATCH_EPOCHS_ONE_VS_ALL = 15, 10
@@ -28,25 +28,22 @@ SMALLEST_CROP = 16
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "strategy": ("joint", "one-vs-all"),
     "first_filters": ("decorrelated", "random"),
-    "epoch_selection": ("one-se", "best"),
+    "epoch_selection": ("one-se", "best", "last"),
     "support_loss": ("contrast", "pull"),
     "distance": ("squared", "euclidean"),
     "distance_units": ("kernel", "latent"),
-    "correction_class": ("own", "any"),
+    "correction_class": ("own", "any", "settled"),
     "augmentation": ("none", "flips", "dihedral"),
+    "step_per": ("batch", "term"),
+    "batch_statistics": ("refreshed", "running"),
     "optimizer": ("adamw", "adadelta"),
     "precision": ("auto", "float32", "bfloat16"),
+    "deviations": ("auto", True, False),
 }
 _SWITCHES = (
-    "deviations",
     "fixed_first",
-    "keep_untrained",
-    "standardize",
-    "balanced",
-    "fallback_anchors",
-    "whiten",
-    "refit",
-    "split_duplicates",
+    *("keep_untrained", "standardize", "balanced", "fallback_anchors", "fill_anchors"),
+    *("whiten", "refit", "split_duplicates"),
 )
 _SMALLEST = {"latent_dim": 1, "scales": 1, "sv_close": 0, "wr_close": 0, "sh_close": 0}
 _POSITIVE = ("C", "gamma_factor", "contrast_scale", "learning_rate", "final_rate", "head_rate")
@@ -58,7 +55,7 @@ class Recipe:
     """How networks are trained and how the final SVM is fitted.
 
     The defaults are the recipe that learns best in our measurements (docs/research/recipe.md). `Recipe.paper()` is the
-    paper's own method.
+    paper's own method, `Recipe.authors_program()` that of the program that its authors published.
 
     Parameters
     ----------
@@ -72,9 +69,9 @@ class Recipe:
     fixed_first : bool, default=True
         Whether the first layer stays as it starts, which halves the time of training. It learns with a `batch_size` of
         "all", or on the maps of a frozen network.
-    deviations : bool, default=True
+    deviations : bool or "auto", default="auto"
         Whether latents hold the standard deviations of the feature maps beside their means. They see what is rare in an
-        image, a crack or a hole, which hardly changes a mean.
+        image, a crack or a hole, which hardly changes a mean. "auto" decides by cross-validation before training.
     scales : int, default=3
         At how many scales the untrained network describes an image, each half of the one before: the first is the image
         itself (very large images are reduced first), the last has a shorter side of at least 32 pixels.
@@ -92,16 +89,19 @@ class Recipe:
     refit_epochs : int or "auto", default="auto"
         How many of the epochs, the last ones, also learn from the validation images, after these have selected the
         epoch to go on from and the calibration. "auto" is 3 of 6, or 0 without `refit`.
-    epoch_selection : {"one-se", "best"}, default="one-se"
-        Which epoch counts: the latest whose validation balanced accuracy is within one standard error of the best, or
-        the first of the best, as in the paper. Without validation images it is the last one.
+    epoch_selection : {"one-se", "best", "last"}, default="one-se"
+        Which epoch counts: the latest whose validation balanced accuracy is within one standard error of the best, the
+        first of the best, as in the paper, or the last. Without validation images it is the last one.
     sv_close, wr_close, sh_close : int, default=5, 1, 0
         Anchors per support vector, per misclassified and per non-support image; 0 switches that loss term off.
     fallback_anchors : bool, default=True
         Whether correctly classified support vectors serve as anchors for a class in which every image is a support
         vector. Without them such a class cannot learn.
-    correction_class : {"own", "any"}, default="own"
-        Class of the support vectors that misclassified images are moved to; "any" is equation 6.
+    fill_anchors : bool, default=False
+        Whether an image with too few allowed anchors gets arbitrary forbidden ones, as in the authors' program.
+    correction_class : {"own", "any", "settled"}, default="own"
+        Class of the support vectors that misclassified images are moved to; "any" is equation 6. "settled" moves them
+        to correctly classified images of their own class that are no support vectors, as the authors' program does.
     C : float, default=10
         Penalty of a margin violation in the SVMs.
     gamma : "scale" or float, default="scale"
@@ -134,8 +134,15 @@ class Recipe:
     augmentation : {"flips", "dihedral", "none"}, default="flips"
         How the back-propagated images are changed at random: horizontal and vertical flips, all eight flips and
         quarter turns of a square, or not at all. Use "none" if mirror images belong to different classes.
-    batch_size : int or "all", default=32
-        Images per optimiser step; "all" is one step on all of them, as in the paper.
+    batch_size : int, "all" or "image", default=32
+        Images per optimiser step; "all" is one step on all of them, as in the paper. So is "image", but the images
+        go through the network one by one, each normalised by itself, and their losses are added up.
+    step_per : {"batch", "term"}, default="batch"
+        Whether a step follows the sum of the loss terms, or each term has steps of its own. The head has no step of
+        its own: "term" needs `head_weight=0`.
+    batch_statistics : {"refreshed", "running"}, default="refreshed"
+        What the batch normalisation uses for *T* and for new images: mean and variance of the whole training set,
+        taken anew in every epoch, or the running averages of training batches.
     passes : int or "auto", default="auto"
         Passes over the back-propagated images per epoch. "auto" is 1500 divided by the number of training images, from
         4 to 12: few images need more passes for as many optimiser steps.
@@ -146,8 +153,8 @@ class Recipe:
         Share of the learning rate that is left at the end of a cosine schedule.
     weight_decay : float, default=0.01
     precision : {"auto", "float32", "bfloat16"}, default="auto"
-        Number format of the convolutions in training. "auto" is float32 for now. The finished model always computes in
-        float32.
+        Number format of the convolutions in training. "auto" is bfloat16 where the processor has instructions for it,
+        which takes two thirds of the time, else float32. The finished model always computes in float32.
     whiten : bool, default=True
         Whether the final SVM sees latents whitened within classes.
     refit : bool, default=True
@@ -169,19 +176,20 @@ class Recipe:
     widths: tuple[int, ...] = (64, 128)
     first_filters: Literal["decorrelated", "random"] = "decorrelated"
     fixed_first: bool = True
-    deviations: bool = True
+    deviations: bool | Literal["auto"] = "auto"
     scales: int = 3
     crop_size: int | Literal["auto"] | None = "auto"
     keep_untrained: bool = True
     strategy: Strategy = "joint"
     epochs: int | Literal["auto"] = "auto"
     refit_epochs: int | Literal["auto"] = "auto"
-    epoch_selection: Literal["one-se", "best"] = "one-se"
+    epoch_selection: Literal["one-se", "best", "last"] = "one-se"
     sv_close: int = 5
     wr_close: int = 1
     sh_close: int = 0
     fallback_anchors: bool = True
-    correction_class: Literal["own", "any"] = "own"
+    fill_anchors: bool = False
+    correction_class: Literal["own", "any", "settled"] = "own"
     C: float = 10.0
     gamma: Literal["scale"] | float = "scale"
     gamma_factor: float = 1.0
@@ -196,7 +204,9 @@ class Recipe:
     head_weight: float = 1.0
     head_rate: float = 10.0
     augmentation: Literal["none", "flips", "dihedral"] = "flips"
-    batch_size: int | Literal["all"] = 32
+    batch_size: int | Literal["all", "image"] = 32
+    step_per: Literal["batch", "term"] = "batch"
+    batch_statistics: Literal["refreshed", "running"] = "refreshed"
     passes: int | Literal["auto"] = "auto"
     optimizer: Literal["adamw", "adadelta"] = "adamw"
     learning_rate: float = 1e-3
@@ -251,8 +261,26 @@ class Recipe:
             learning_rate=0.1,
             final_rate=0.1,
             weight_decay=0.1,
+            precision="float32",
             whiten=False,
             refit=False,
+        )
+
+    @classmethod
+    def authors_program(cls) -> "Recipe":
+        """Return the method of the program that the paper's authors published, where it differs from the paper.
+
+        It is here to be understood, not to be used: docs/research/reproduction.md says what keeps it from learning.
+        """
+        return replace(
+            cls.paper(),
+            epoch_selection="last",
+            fill_anchors=True,
+            correction_class="settled",
+            distance="euclidean",
+            batch_size="image",
+            step_per="term",
+            batch_statistics="running",
         )
 
     @property
@@ -271,7 +299,9 @@ class Recipe:
         return _resolved(self.passes, "passes")
 
     def for_data(self, n_classes: int, n_images: int, *, has_validation: bool) -> "Recipe":
-        """Return the recipe with every "auto" but that of `crop_size` resolved for these data.
+        """Return the recipe with numbers of epochs and passes for these data.
+
+        What "auto" means for `deviations` and `crop_size`, only the images can tell.
 
         Two classes need one network, whatever the strategy. Without validation images there is nothing to refit on.
         `n_images` counts the training images.
@@ -292,12 +322,12 @@ class Recipe:
 
 
 def _usual_epochs(strategy: Strategy, batch_size: int | str) -> int:
-    if batch_size != "all":
+    if isinstance(batch_size, int):
         return EPOCHS
     return WHOLE_BATCH_EPOCHS_ONE_VS_ALL if strategy == "one-vs-all" else WHOLE_BATCH_EPOCHS
 
 
-RECIPES = {"default": Recipe, "paper": Recipe.paper}
+RECIPES = {"default": Recipe, "paper": Recipe.paper, "authors-program": Recipe.authors_program}
 """The recipes that have a name."""
 
 
@@ -345,7 +375,7 @@ def _check_values(recipe: Recipe) -> None:
         check_choice(name, getattr(recipe, name), choices)
     for name in _SWITCHES:
         check_choice(name, getattr(recipe, name), (True, False))
-    if recipe.batch_size != "all":
+    if recipe.batch_size not in ("all", "image"):
         check_integer("batch_size", recipe.batch_size, smallest=1)
     if recipe.passes != "auto":
         check_integer("passes", recipe.passes, smallest=1)
@@ -381,4 +411,8 @@ def _check_loss_terms(recipe: Recipe) -> None:
         raise ValueError(
             "sv_close, wr_close and sh_close are all 0, or anchor_weight is, and so is head_weight; at least one term"
             " of the loss must be positive to learn anything."
+        )
+    if recipe.step_per == "term" and recipe.head_weight:
+        raise ValueError(
+            f'step_per="term" has no step for the head, got head_weight={recipe.head_weight}; set head_weight=0.'
         )

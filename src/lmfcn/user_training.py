@@ -18,6 +18,8 @@ from lmfcn.data.near_duplicates import find_near, perceptual_hashes
 from lmfcn.data.sources import open_collection
 from lmfcn.data.splits import Split
 from lmfcn.data.training_data import image_digests
+from lmfcn.maps.regions import open_regions
+from lmfcn.maps.texture_map import USUAL_WINDOW
 from lmfcn.method.history import TrainingWarning
 from lmfcn.model_file import describe_model
 from lmfcn.networks.registry import TEXTURE_FCN, find_network
@@ -61,6 +63,12 @@ class Source:
         Pattern that finds the groups in the names of the files.
     fit : "crop", "pad" or "stretch"
         How images of another shape get the size.
+    regions : Path or None
+        GeoJSON with annotated regions of a large image at `path`; the images are tiles of these.
+    tile : int
+        Side of these tiles in pixels.
+    resolution : float or None
+        Micrometres per pixel of these tiles; by default the finest level of the file.
     """
 
     path: Path
@@ -70,21 +78,34 @@ class Source:
     skip_bad: bool = False
     groups_from: str | None = None
     fit: SizeFit = "crop"
+    regions: Path | None = None
+    tile: int = USUAL_WINDOW
+    resolution: float | None = None
 
     def open(self, *, verbose: bool = False) -> ImageCollection:
         """Return the labelled images; refuse images without labels, and files that cannot be read."""
+        if self.regions is not None:
+            return self._open_regions(self.regions)
         images = open_collection(self.path, group_column=self.groups, group_pattern=self.groups_from, color=self.color)
         if images.labels is None:
             raise ValueError(f"{self.path} has no labels; the class of every image must be known.")
         images = images if self.size is None else images.resized(self.size, self.fit)
         return check_readable(images, skip_bad=self.skip_bad, verbose=verbose)
 
+    def _open_regions(self, regions: Path) -> ImageCollection:
+        given = {"--groups": self.groups, "--groups-from": self.groups_from, "--size": self.size}
+        if wrong := [name for name, value in given.items() if value is not None]:
+            raise ValueError(
+                f"With --regions the annotations are the groups and --tile is the size; leave out {wrong[0]}."
+            )
+        return open_regions(self.path, regions, self.tile, resolution=self.resolution, color=self.color)
+
     def with_path(self, path: Path | None) -> "Source | None":
         """Return a source of other images that are read the same way; without groups if it has no columns."""
         if path is None:
             return None
         has_columns = path.suffix.lower() in (".csv", ".tsv", ".npz")
-        return replace(self, path=path, groups=self.groups if has_columns else None)
+        return replace(self, path=path, groups=self.groups if has_columns else None, regions=None)
 
 
 @dataclass(frozen=True)
@@ -333,6 +354,8 @@ def train_model(
     if choice is not None:
         classifier.model_.record["network_choice"] = choice.as_dict()
     held_out = _evaluate_held_out(classifier, parts)
+    if held_out is not None:
+        classifier.model_.record["held_out"]["interval"] = vars(held_out.evaluation.balanced_accuracy)
     test = None
     if parts.test is not None:
         announce(f"Testing on {len(parts.test)} images.")

@@ -256,7 +256,7 @@ def test_digests_of_feature_methods_are_those_before_shrinkage_was_a_value_of_th
     assert digest_of("LBP", CHANGES) == "b012fba67420850f890f7be04a9dd0d0"
     assert digest_of("CNN + SVM", CHANGES) == "16dd8913d8d5ce7f454f2c2f96824b8c"
     assert digest_of("random-fcn", CHANGES) == "3f93806e6e5482e0b199274431c648b0"
-    assert digest_of("LMFCN", CHANGES) == "ce64cea97cdadaf4315d7e4f03496e48"
+    assert digest_of("LMFCN (paper)", CHANGES) == "efd5e3c0375a290031148bf342374b8a"
 
 
 def test_the_digest_of_a_pretrained_network_names_it():

@@ -20,7 +20,10 @@ def demo_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo") / "new" / "folder"
     result = lmfcn("demo", "--output", folder, "--epochs", "2", "--size", "16", "--images", "8", "--seed", "3")
     assert result.returncode == 0, result.stderr
-    assert f"Report: {folder}/report.html" in result.stdout.replace("\n", "")
+    *_, done, page, own = result.stdout.splitlines()
+    assert re.match(r"Done: learnt photographs \([01]\.\d{3} of new tiles right\) and striped noise", done)
+    assert page == f"Open in a browser: {folder}/report.html"
+    assert re.search(r"lmfcn train my_images -o my_model.lmfcn$", own)
     assert "LMFCN, 16 dimensions" in result.stdout
     assert "2/2 epochs" in result.stderr
     return folder
@@ -59,9 +62,11 @@ def test_version():
 def test_demo_writes_the_report_and_the_histories(demo_folder):
     assert sorted(path.name for path in demo_folder.iterdir()) == [
         "cnn-16-dimensions.jsonl",
+        "explanation.html",
         "lmfcn-16-dimensions-refit.jsonl",
         "lmfcn-16-dimensions.jsonl",
         "lmfcn-2-dimensions.jsonl",
+        "photographs.lmfcn",
         "report.html",
     ]
     assert len(History.load(demo_folder / "lmfcn-2-dimensions.jsonl")) == 3
@@ -76,7 +81,8 @@ def test_the_report_is_self_contained_and_small(demo_folder):
     assert len(page) < 5_000_000
     without_pictures = re.sub(r"data:image/[a-z+]+;base64,[A-Za-z0-9+/=]+", "", page)
     assert not re.findall(r"(?:https?:)?//[a-z]", without_pictures)
-    assert len(re.findall(r"data:image/png", page)) == 3 + 1  # a frame per epoch, the first one also as picture
+    # A frame per epoch, the first one twice; the mosaic and the overlay.
+    assert len(re.findall(r"data:image/png", page)) == 3 + 1 + 2
     for name in ("LMFCN, 2 dimensions", "LMFCN, 16 dimensions", "CNN, 16 dimensions"):
         assert name in page
 

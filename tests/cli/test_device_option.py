@@ -1,14 +1,18 @@
 import json
 
 import pytest
+import torch
 from PIL import Image
 from small_images import FAST
 
-from lmfcn.compute.resources import available_devices
+from lmfcn.cli.options import name_options
+from lmfcn.compute.resources import available_devices, why_no_cuda
 from pretend_device import pretended
 
 MISSING = "cuda:77"
-SENTENCE = f"Error: device must be 'auto' or an available device ({', '.join(available_devices())}), got 'cuda:77'."
+SENTENCE = f"Error: --device must be 'auto' or an available device ({', '.join(available_devices())}), got 'cuda:77'."
+if not torch.cuda.is_available():
+    SENTENCE += name_options(why_no_cuda(), {"--device"})
 
 
 @pytest.fixture(scope="module")

@@ -5,12 +5,15 @@ import json
 import numpy as np
 import pytest
 import tifffile
+import torch
 from PIL import Image
 
 from large_images import break_tile, quarters, save_model, save_pyramid
 from lmfcn.data.framing import Preprocessing
 from lmfcn.data.image_form import ImageForm
 from lmfcn.maps.blocks import BlockMapper
+from lmfcn.maps.geojson import signed_area
+from lmfcn.model import TypicalDistances
 from lmfcn.model_file import load, save
 from random_models import random_model
 
@@ -35,11 +38,63 @@ def mapped(command, model_path, tmp_path):
     def run_map(image, *options):
         return command("map", model_path, image, "-o", tmp_path / "out", "--window", 32, *options)
 
+    run_map.command = command
     return run_map
 
 
 def written(folder):
     return sorted(path.name for path in folder.iterdir() if path.is_file()) if folder.exists() else []
+
+
+def test_other_programs_get_regions_and_an_image_of_the_labels(mapped, model_path, image_path, tmp_path):
+    code, out, err = mapped(image_path, "--stride", 16, "--level", 1, "--geojson", "--ome-tiff")
+    assert code == 0, err
+    assert "areas.csv, regions.geojson, labels.ome.tif" in out
+    areas = {
+        row["label"]: int(row["pixels"])
+        for row in csv.DictReader((tmp_path / "out" / "areas.csv").read_text().splitlines())
+    }
+    content = json.loads((tmp_path / "out" / "regions.geojson").read_text())
+    found = dict.fromkeys(areas, 0.0)
+    for feature in content["features"]:
+        found[feature["properties"]["classification"]["name"]] += sum(
+            map(signed_area, feature["geometry"]["coordinates"])
+        )
+    # Level 1 has half as many pixels in both directions; polygons are in those of level 0.
+    assert found == pytest.approx({name: 4 * area for name, area in areas.items()})
+    corners = np.concatenate([ring for feature in content["features"] for ring in feature["geometry"]["coordinates"]])
+    assert corners.max(axis=0).tolist() == [410, 330]
+    with tifffile.TiffFile(tmp_path / "out" / "labels.ome.tif") as file:
+        labels, metadata = file.asarray(), file.ome_metadata
+    whole = load(model_path).map(quarters(330, 410)[::2, ::2], window=32, stride=16)
+    assert labels.shape == (11, 13)
+    names = np.array(["coarse", "fine", "flat"])
+    # Its 11 and 13 pixels cover the 165 and 205 of the level.
+    assert names[labels[5, 6]] == whole.at_pixels()[82, 102]
+    assert names[labels[0, 12]] == whole.at_pixels()[7, 197]
+    assert "0 coarse; 1 fine; 2 flat" in metadata
+
+
+def test_windows_that_look_like_no_class_get_no_label(mapped, model_path, image_path, tmp_path):
+    _, _, err = mapped(image_path, "--none-of-these", 0.1)
+    assert "does not know how far images of its classes may be" in err
+    model = load(model_path)
+    image = quarters(330, 410)
+    features = model.transform(np.stack([image[:32, :32], image[200:232, 300:332]]))
+    centres, near = torch.from_numpy(features[:1]), torch.full((19,), 1e-6, dtype=torch.float64)
+    model.typical = TypicalDistances(centres.repeat(3, 1).float(), near)
+    save(model, tmp_path / "known.lmfcn")
+    options = ("--window", 32, "-o", tmp_path / "known", "--none-of-these", 0.05)
+    code, out, err = mapped.command("map", tmp_path / "known.lmfcn", image_path, *options)
+    assert code == 0, err
+    with Image.open(tmp_path / "known" / "labels.png") as picture:
+        labels = np.asarray(picture)
+    assert labels[0, 0] < 3
+    assert labels[12, 18] == 6
+    assert "none of these" in out
+    assert tifffile.imread(tmp_path / "known" / "probabilities.tif").shape[2] == 3
+    code, _, err = mapped.command("map", tmp_path / "known.lmfcn", image_path, *options[:-2])
+    assert (code, "holds another map: with --none-of-these" in err) == (2, True)
 
 
 def test_the_files_hold_what_the_model_says(mapped, model_path, image_path, tmp_path):
@@ -164,11 +219,11 @@ def test_a_full_disk_leaves_no_half_files(mapped, monkeypatch, image_path, tmp_p
     ("options", "sentence"),
     [
         (["--level", 3], "has 3 levels, 0 (the finest) to 2, got 3."),
-        (["--stride", 6], "stride must be a multiple of 4 pixels"),
-        (["--stride", 64], "stride must not be larger than the window"),
+        (["--stride", 6], "--stride must be a multiple of 4 pixels"),
+        (["--stride", 64], "--stride must not be larger than the window"),
         (["--window", 512], "The window must fit into the image, got a window of 512 and an image of 330x410 pixels"),
-        (["--window", 30], "window must be a multiple of 4 pixels"),
-        (["--reject", 1.5], "reject must be a probability between 0 and 1, got 1.5."),
+        (["--window", 30], "--window must be a multiple of 4 pixels"),
+        (["--reject", 1.5], "--reject must be a probability between 0 and 1, got 1.5."),
         (["--reader", "word"], "word"),
         (["--resolution", 0.5], "does not contain its pixel size"),
     ],

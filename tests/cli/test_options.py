@@ -91,7 +91,15 @@ def test_sentences_name_options_of_the_command():
     assert name_options("try a smaller learning_rate (or sh_close).") == "try a smaller --learning-rate (or sh_close)."
     told = "To go on, call fit again with the same data, parameters and checkpoint_dir='my run'."
     assert name_options(told) == "To go on, run the same command again with --checkpoint 'my run'."
+    told = "strategy must be one of 'joint', 'one-vs-all', got 'both'."
+    assert name_options(told) == f"--{told}"
+    assert name_options("recipe must be 'default', 'paper' or a lmfcn.Recipe, got 'x'.").endswith("'paper', got 'x'.")
     assert name_options("n_jobs=1.", known=["--seed"]) == "n_jobs=1."
     assert name_options("n_jobs=1.") == "--jobs 1."
-    for untouched in ("/data/learning_rate/a.png", "has no option 'batch_size'", "epochs, of which they are a part"):
+    for untouched in (
+        "/data/learning_rate/a.png",
+        "has no option 'batch_size'",
+        "epochs, of which they are a part",
+        "images must have",
+    ):
         assert name_options(untouched) == untouched

@@ -127,7 +127,7 @@ def test_without_a_usable_image_nothing_is_left(command, model, tmp_path, place)
         (["MODEL", "empty", "--resume"], "--resume needs a file; add -o FILE."),
         (["MODEL", "empty", "--format", "parquet"], "--format parquet needs a file; add -o FILE."),
         (["MODEL", "empty", "-o", "none/rows.csv"], "none/rows.csv"),
-        (["MODEL", "empty", "--set", "1"], "coverage must be between 0 and 1, got 1.0."),
+        (["MODEL", "empty", "--set", "1"], "--set must be between 0 and 1, got 1.0."),
         (["none.lmfcn", "empty"], "none.lmfcn"),
         (["empty", "empty"], "empty is not a file."),
     ],
@@ -138,3 +138,20 @@ def test_mistakes_end_with_one_sentence_and_code_2(command, model, tmp_path, arg
     assert (code, stdout) == (2, "")
     assert sentence in stderr
     assert stderr.count("\n") == 1
+
+
+def test_images_of_no_class_get_no_label(command, model, trees, tmp_path):
+    Image.fromarray(np.tile(np.array([0, 255], dtype=np.uint8), (16, 8))).save(tmp_path / "stripes.png")
+    options = ("--none-of-these", "0.4", "-o", "rows.jsonl")
+    code, _, stderr = command("predict", model, tmp_path / "stripes.png", trees, *options)
+    assert code == 0, stderr
+    rows = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    expected = lmfcn.load(model).typicality([row["path"] for row in rows])
+    assert [row["typicality"] for row in rows] == pytest.approx(expected.tolist(), abs=1e-6)
+    assert [row["label"] is None for row in rows] == (expected <= 0.4).tolist()
+    assert rows[0]["label"] is None
+    code, stdout, _ = command("predict", model, trees / "bark" / "0.png", "--none-of-these", "0.4", "--format", "csv")
+    assert stdout.splitlines()[0] == "path,label,probability,typicality"
+    code, _, stderr = command("predict", model, trees, "--none-of-these", "0.001")
+    assert code == 2
+    assert "the smallest share of --none-of-these is" in stderr

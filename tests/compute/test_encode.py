@@ -39,8 +39,10 @@ def test_the_hardware_is_asked(monkeypatch, capabilities, expected):
     assert has_bfloat16(CPU) is expected
 
 
-def test_bfloat16_is_used_where_it_is_asked_for():
-    assert [uses_bfloat16(name) for name in ("auto", "float32", "bfloat16")] == [False, False, True]
+@pytest.mark.parametrize("fast", [False, True])
+def test_bfloat16_is_used_where_it_is_asked_for_or_fast(monkeypatch, fast):
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": fast}, raising=False)
+    assert [uses_bfloat16(name, CPU) for name in ("auto", "float32", "bfloat16")] == [fast, False, True]
 
 
 def test_other_devices_are_asked_too(monkeypatch):

@@ -23,6 +23,7 @@ from lmfcn.compute.resources import (
     to_like,
     to_precise,
     use_threads,
+    why_no_cuda,
 )
 from pretend_device import DeviceMistakeError, pretended
 
@@ -167,9 +168,22 @@ def test_names_lead_to_devices():
 def test_a_device_that_is_not_there_is_refused_with_those_that_are(name):
     names = ", ".join(available_devices())
     expected = f"device must be 'auto' or an available device ({names}), got {name!r}."
-    with pytest.raises(ValueError, match=f"^{re.escape(expected)}$"):
+    with pytest.raises(ValueError, match=f"^{re.escape(expected)}") as refused:
         check_device(name)
     assert names.startswith("cpu")
+    if name != "cuda:77":
+        assert str(refused.value) == expected
+
+
+def test_what_is_missing_for_cuda_is_said(monkeypatch):
+    for name in ("cuda", "hip"):
+        monkeypatch.setattr(torch.version, name, None)
+    assert "was built without CUDA; install a build with it" in why_no_cuda()
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert "no graphics card or no driver" in why_no_cuda()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert why_no_cuda() == ""
 
 
 def test_a_device_that_cannot_compute_is_refused_and_never_chosen():

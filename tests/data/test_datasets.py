@@ -2,8 +2,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lmfcn import make_gaussians
-from lmfcn.data.arrays import as_generator
 from lmfcn.data.datasets import BACH, BREAKHIS, CRC, PUBLISHED, STEX, load_photographed_textures
 from lmfcn.data.leaks import find_duplicates
 
@@ -76,11 +74,31 @@ def test_crc(tmp_path):
 
 
 def test_stex(tmp_path):
-    root = save_images(tmp_path / "stex-512", ["Fabric_0000.ppm", "Fabric_0001.ppm", "Misc_0003.ppm", "Bark_0000.ppm"])
-    collection = STEX.load(root, binary=True)
+    names = ["Fabric.0000.pnm", "Fabric.0001.pnm", "Misc.0003.pnm", "Bark.0000.pnm"]
+    collection = STEX.load(save_images(tmp_path / "stex-512", names), binary=True)
     assert collection.labels.tolist() == ["fabric", "fabric", "misc"]
-    assert collection.groups.tolist() == ["Fabric_0000", "Fabric_0001", "Misc_0003"]
+    assert collection.groups.tolist() == ["Fabric.0000", "Fabric.0001", "Misc.0003"]
     assert collection[0].shape == (9, 9, 3)
+
+
+@pytest.mark.parametrize("name", ["{}.{:04}.{:02}.pnm", "{}_{:04}_{:02}.bmp"], ids=["as published", "a copy"])
+def test_tiles_of_stex_are_grouped_by_texture(tmp_path, name):
+    names = [name.format(kind, texture, tile) for kind in ("Fabric", "Misc") for texture in (0, 13) for tile in (0, 15)]
+    collection = STEX.load(save_images(tmp_path / "stex-512-splitted", names))
+    assert len(collection) == 8
+    assert np.unique(collection.groups, return_counts=True)[1].tolist() == [2, 2, 2, 2]
+
+
+@pytest.mark.filterwarnings("ignore:.*fewer images")
+def test_a_patient_of_breakhis_with_two_labels_is_one_group(breakhis):
+    assert {code.partition("-")[0] for code in BREAKHIS.load(breakhis).groups} == {"14"}
+    both = [
+        f"BreaKHis_v1/histology_slides/breast/malignant/SOB/{kind}/SOB_M_{code}_14-13412/100X/SOB_M_{code}-14-13412-100-026.png"
+        for kind, code in (("ductal_carcinoma", "DC"), ("lobular_carcinoma", "LC"))
+    ]
+    save_images(breakhis, both)
+    images = BREAKHIS.load(breakhis)
+    assert images.labels[images.groups == "14-13412"].tolist() == ["ductal carcinoma", "lobular carcinoma"]
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -114,86 +132,3 @@ def test_photographed_textures_have_disjoint_parts():
     assert find_duplicates(collection).identical_pixels == []
     with pytest.raises(ValueError, match="between 8 and 128 pixels, got 200"):
         load_photographed_textures(200)
-
-
-def test_shapes_types_and_counts():
-    images, labels = make_gaussians(5, 20, random_state=0)
-    assert images.shape == (10, 20, 20)
-    assert images.dtype == np.uint8
-    assert np.bincount(labels).tolist() == [5, 5]
-    colour, _ = make_gaussians(2, (16, 24), random_state=0, channels=3)
-    assert colour.shape == (4, 16, 24, 3)
-
-
-def test_same_seed_same_images_and_other_seed_other_images():
-    one, same, other = (make_gaussians(3, 16, random_state=seed)[0] for seed in (1, 1, 2))
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
-
-
-def test_stripes_by_hand():
-    # No turn and no noise: bands of 0.4, 0.7, 1.0, 0.7 times 256, whatever the offset.
-    images, _ = make_gaussians(1, 8, random_state=0, max_angle=0, noise_weight=0.0)
-    row = images[0, 0].tolist()
-    assert set(row) == {102, 179, 255}
-    assert row[:4] == row[4:]
-    start = row.index(102)
-    assert [row[(start + i) % 8] for i in range(4)] == [102, 179, 255, 179]
-    assert (images[0] == images[0, 0]).all()
-
-
-def test_noise_has_the_mean_and_deviation_of_its_class():
-    images, labels = make_gaussians(20, 64, random_state=0, noise_weight=1.0)
-    for label, (mean, std) in enumerate([(128, 30), (125, 35)]):
-        pixels = images[labels == label].astype(float)
-        assert pixels.mean() == pytest.approx(mean, abs=0.7)  # cut off to whole grey levels: half a level less
-        assert pixels.std() == pytest.approx(std, abs=0.7)
-
-
-def test_noise_has_a_quarter_of_the_weight():
-    flat, _ = make_gaussians(10, 64, random_state=0, pattern=(0.5,), stds=(30, 30), means=(128, 128))
-    assert flat.mean() == pytest.approx(0.75 * 128 + 0.25 * 128 - 0.5, abs=0.2)
-    assert flat.std() == pytest.approx(0.25 * 30, abs=0.2)
-
-
-def test_stripes_turn_without_empty_corners():
-    images, _ = make_gaussians(50, 32, random_state=0, noise_weight=0.0)
-    assert images.min() >= 102
-    turned = [not (image == image[0]).all() for image in images]
-    assert np.mean(turned) > 0.9
-
-
-def test_more_classes_by_more_means():
-    _, labels = make_gaussians(2, 8, random_state=0, means=(100, 120, 140), stds=(10, 10, 10))
-    assert np.bincount(labels).tolist() == [2, 2, 2]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"n_per_class": 0}, "n_per_class must be a whole number of at least 1, got 0"),
-        ({"n_per_class": 2.5}, "n_per_class must be a whole number of at least 1, got 2.5"),
-        ({"size": 0}, "positive number of pixels, or height and width, got 0"),
-        ({"size": (8,)}, "positive number of pixels, or height and width"),
-        ({"channels": 0}, "channels must be a whole number of at least 1, got 0"),
-        ({"max_angle": float("nan")}, "max_angle must be between 0 and 180"),
-        ({"means": (1, 2, 3)}, "one entry per class each, got 3 and 2"),
-        ({"stds": (1, -2)}, "stds not negative, got"),
-        ({"pattern": ()}, "at least one band"),
-        ({"noise_weight": 1.5}, "between 0 and 1, got 1.5"),
-        ({"random_state": "x"}, "random_state must be None"),
-        ({"random_state": -1}, "random_state must be None, a non-negative int"),
-    ],
-)
-def test_bad_arguments_are_refused_with_a_reason(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        make_gaussians(**{"n_per_class": 2, "size": 8, **arguments})
-
-
-def test_generators_pass_through_and_global_state_is_left_alone():
-    before = np.random.get_state()[1].copy()
-    generator = np.random.default_rng(0)
-    assert as_generator(generator) is generator
-    as_generator(None).random()
-    assert as_generator(np.random.RandomState(3)).random() == as_generator(np.random.RandomState(3)).random()
-    assert np.array_equal(np.random.get_state()[1], before)

@@ -225,3 +225,15 @@ def test_duplicates_with_different_labels_and_imbalance(random):
         "Images that are the same as another or nearly the same: 2 in 1 group. They stay on one side of every split.",
         "Of the groups of duplicates, 1 has different labels.",
     ]
+
+
+@pytest.mark.parametrize(("parts", "n_separated"), [("ab", 1), ("aa", "none")])
+def test_a_given_split_is_not_said_to_keep_duplicates_together(random, parts, n_separated):
+    images = random.integers(0, 255, (6, 16, 16)).astype(np.uint8)
+    images[1] = images[0]
+    split = {"a": "train", "b": "test"}
+    collection = ImageCollection(images, list("xxxyyy"), split=[split[part] for part in parts + "aabb"])
+    assert inspect(collection).warnings == [
+        "Images that are the same as another or nearly the same: 2 in 1 group."
+        f" The given split separates {n_separated} of these groups."
+    ]

@@ -13,6 +13,7 @@ from lmfcn.data.near_duplicates import (
     perceptual_hashes,
     unpack_hashes,
 )
+from lmfcn.data.training_data import check_training_data
 
 
 def smooth_image(random, size=(60, 80)):
@@ -122,3 +123,12 @@ def test_hashes_stay_what_model_files_hold():
     stored = [0xC4D591312B6BC4D4, 0x96561BADA0E1BBBE, 0xDE3BC5D81FFEDEB6, 0x8059E484C6E776CA, 0x6E4AF0430531D77D]
     changed = np.bitwise_count(perceptual_hash(image) ^ np.array(stored, dtype=np.uint64))
     assert changed.sum() <= 2  # values close to 0 may be rounded the other way elsewhere
+
+
+@pytest.mark.parametrize("split_duplicates", [False, True])
+def test_the_hashes_of_training_data_follow_the_split(random, split_duplicates):
+    images, labels = np.stack([smooth_image(random) for _ in range(12)]), np.arange(12) % 2
+    data = check_training_data(images, labels, None, None, 0.3, random, split_duplicates=split_duplicates)
+    assert (data.train.hashes is None) == split_duplicates
+    order = np.concatenate([data.train.positions, data.validation.positions])
+    assert data.hashes() == pack_hashes(perceptual_hashes(images[order]))

@@ -183,5 +183,5 @@ def test_latents_of_a_model_with_a_trunk_show_a_planted_error(tmp_path):
 def test_an_audit_may_train_behind_a_trunk():
     X, y = trunk_images()
     latents, origin = latents_for_audit(ImageCollection(X, labels=y), device="cpu", network=SmallTrunk())
-    assert latents.shape == (30, 2 * 14 + 64)  # the features of the trunk, and the latents that were trained
+    assert latents.shape == (30, 2 * 14 + 2 * 64)  # the features of the trunk, and the latents that were trained
     assert "trained on them" in origin

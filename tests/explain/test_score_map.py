@@ -187,7 +187,8 @@ def test_the_map_of_a_constant_image_is_constant(shape):
 
 def test_behind_a_trunk_fine_stages_are_mirrored_and_coarse_ones_are_not():
     model, image = quick(network=SmallTrunk()).fit(*trunk_images()).model_, np.full((48, 96, 1), 170, dtype=np.uint8)
-    (fine, fine_margins), _, (coarse, coarse_margins), _, (trained, trained_margins) = _mirrored_maps(model, image)
+    (fine, fine_margins), _, (coarse, coarse_margins), _, *of_trained = _mirrored_maps(model, image)
+    (trained, trained_margins), _ = of_trained  # maps, and their standard deviations
     assert (coarse.shape[1:], coarse_margins) == ((4, 8), (0, 0))  # brought to 32x64 pixels
     assert fine.shape[1:] == ((32 + 16) // 2, (64 + 16) // 2)  # and 8 pixels on each side, 12 of the image
     assert fine_margins == trained_margins == (12, 12)

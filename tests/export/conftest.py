@@ -20,9 +20,11 @@ def models(textures):
     deep = ImageForm(1, "uint16", Preprocessing("keep", "resize", (30, 30)))
     return {
         "two, grey": fitted.model_,
-        "five, RGB": random_model([-7, 0, 3, 4, 9], rgb, ("last",)),
-        "one-vs-all, 16-bit": random_model([1.0, 2.0, 5.0], deep, ("all", "last", "last")),
-        "boolean, 6-channel": random_model([False, True], ImageForm(6, "float"), ("last",)),
+        "five, RGB": random_model([-7, 0, 3, 4, 9], rgb, ("last",), deviations=True),
+        "one-vs-all, 16-bit": random_model([1.0, 2.0, 5.0], deep, ("all", "last", "last"), reductions=(1, 2, 4)),
+        "boolean, 6-channel": random_model(
+            [False, True], ImageForm(6, "float"), ("all",), deviations=True, reductions=(2,)
+        ),
     }
 
 

@@ -13,14 +13,26 @@ from patchwork import patchwork
 from random_models import random_model
 
 CLASSES = ["glass", "rejected", "unreadable"]
-NAMES = [*CLASSES, "rejected (no class)", "glass (no class)", "unreadable (no class)"]
+NAMES = [*CLASSES, "rejected (no class)", "glass (no class)", "unreadable (no class)", "none of these"]
 
 
 def test_no_two_names_are_alike():
-    assert make_legend(np.array(["calm", "rough"])).names == ["calm", "rough", "rejected", "glass", "unreadable"]
+    assert make_legend(np.array(["calm", "rough"])).names == [
+        *("calm", "rough", "rejected"),
+        "glass",
+        "unreadable",
+        "none of these",
+    ]
     assert make_legend(np.array(CLASSES)).names == NAMES
     crowded = make_legend(np.array(["glass", "glass (no class)"])).names
-    assert crowded == ["glass", "glass (no class)", "rejected", "glass (no class) (no class)", "unreadable"]
+    assert crowded == [
+        "glass",
+        "glass (no class)",
+        "rejected",
+        "glass (no class) (no class)",
+        "unreadable",
+        "none of these",
+    ]
 
 
 def test_classes_called_like_what_is_no_class(tmp_path):
@@ -37,9 +49,9 @@ def test_classes_called_like_what_is_no_class(tmp_path):
     assert json.loads((tmp_path / "out" / "map.json").read_text())["labels"] == NAMES
 
 
-@pytest.mark.parametrize(("number", "opacity"), [(0, 0.45), (1, 0.45), (2, 0.45), (3, 0), (4, 0), (5, 1)])
+@pytest.mark.parametrize(("number", "opacity"), [(0, 0.45), (1, 0.45), (2, 0.45), (3, 0), (4, 0), (5, 1), (6, 0.45)])
 def test_only_what_is_no_class_stays_bare(tmp_path, number, opacity):
-    legend, areas = make_legend(np.array(CLASSES)), np.array([1, 1, 1, 0, 0, 0])
+    legend, areas = make_legend(np.array(CLASSES)), np.array([1, 1, 1, 0, 0, 0, 0])
     labels, image = np.full((520, 520), number), np.full((520, 520, 3), 200, dtype=np.uint8)
     write_overlay(tmp_path / "a.png", labels, image, legend, areas)
     with Image.open(tmp_path / "a.png") as picture:

@@ -61,7 +61,7 @@ def test_the_files_hold_what_one_pass_finds(request_grey):
         assert np.array_equal(np.asarray(labels), expected.probabilities.argmax(axis=2))
         assert labels.info["Comment"].startswith("0 calm; 1 rough; 2 uneven; 3 rejected")
     counted = {name: int((expected.at_pixels() == name).sum()) for name in ("calm", "rough", "uneven")}
-    assert outcome.areas == {**counted, "rejected": 0, "glass": 0, "unreadable": 0}
+    assert outcome.areas == {**counted, "rejected": 0, "glass": 0, "unreadable": 0, "none of these": 0}
     rows = list(csv.DictReader((out / "areas.csv").read_text().splitlines()))
     assert {row["label"]: int(row["pixels"]) for row in rows} == outcome.areas
     assert sum(float(row["share"]) for row in rows) == pytest.approx(1, abs=1e-5)

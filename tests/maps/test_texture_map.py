@@ -2,6 +2,7 @@ import copy
 
 import numpy as np
 import pytest
+import torch
 
 import lmfcn
 from lmfcn import make_gaussians
@@ -73,6 +74,23 @@ def test_a_map_says_of_every_window_what_the_model_says_of_it_cut_out(model, siz
 )
 def test_networks_of_all_forms(changes):
     check_twin(fitted(**changes), some_image(72, 66), 48, 8)
+
+
+@pytest.mark.parametrize("deviations", [False, True])
+@pytest.mark.parametrize("pooling", ["last", "all"])
+@pytest.mark.parametrize(("reductions", "size"), [((1, 2), (110, 97)), ((4, 2), (181, 170))])
+def test_networks_that_reduce_their_images(deviations, pooling, reductions, size):
+    model = fitted(deviations=deviations)
+    for network, reduction in zip(model.members, reductions, strict=True):
+        network.reduction, network.pooling = reduction, "all" if network is model.members[0] else pooling
+    n_latents = model.networks.n_latents
+    model.mean, model.std = torch.zeros(n_latents), torch.full((n_latents,), 0.2)
+    model.whitening = torch.randn(n_latents, model.n_features, generator=torch.Generator().manual_seed(0))
+    step = 4 * max(reductions)
+    check_twin(model, some_image(*size), 20 * max(reductions) + step, 2 * step)
+    assert model.mapper().default_window(None) == (80 if 4 in reductions else 64)
+    with pytest.raises(ValueError, match=f"window must be a multiple of {step} pixels"):
+        model.map(some_image(*size), 20 * max(reductions) - step, step)
 
 
 @pytest.mark.parametrize(("channels", "dtype"), [(3, np.uint8), (6, np.uint16), (2, np.float32)])

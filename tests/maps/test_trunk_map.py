@@ -15,7 +15,7 @@ from lmfcn.__main__ import main
 from lmfcn.maps import trunk_map
 from lmfcn.maps.blocks import BlockMapper, MapSettings
 from lmfcn.maps.readers import View
-from lmfcn.maps.texture_map import Box, FCNMapper
+from lmfcn.maps.texture_map import Box, FCNMapper, with_deviations
 from lmfcn.maps.trunk_map import TrunkGrid, TrunkMapper, overlaps
 from lmfcn.networks.registry import has_weights
 from small_model import fitted, quick, textures
@@ -120,7 +120,7 @@ def test_constant_image(model, window, monkeypatch):
     grid = mapper.grid(image.shape[:2], window, window // 2)
     with torch.no_grad():
         means = mapper._latents(image, grid, grid.all_windows, np.ones((grid.rows, grid.columns), dtype=bool))
-    latents = mapper._with_deviations(means)
+    latents = with_deviations(means, mapper._squared_parts())
     expected = model.latents(image[None, :window, :window])[0]
     n_frozen = model.trunk.n_features
     assert np.allclose(latents[..., :n_frozen], expected[:n_frozen], atol=1e-3)
@@ -137,7 +137,8 @@ def test_frozen_features_are_statistics_of_the_maps_of_the_whole_image(model):
     grid = mapper.grid((96, 96), 32, 16)
     assert grid.patches(grid.all_windows) == [Box(0, 0, 96, 96)]
     with torch.no_grad():
-        found = mapper._with_deviations(mapper._latents(image, grid, grid.all_windows, np.ones((5, 5), dtype=bool)))
+        means = mapper._latents(image, grid, grid.all_windows, np.ones((5, 5), dtype=bool))
+        found = with_deviations(means, mapper._squared_parts())
         maps = model.trunk.stages_at(torch.from_numpy(image / np.float32(255))[None, None, ..., 0], (96, 96))
     assert [stage.shape[2] for stage in maps] == [48, 12]
     for row, column in np.ndindex(5, 5):

@@ -194,7 +194,14 @@ def test_only_support_vectors_move_when_the_third_term_is_off(small_problem, gen
 def test_a_step_descends_the_total_loss_of_scaled_latents(small_problem, monkeypatch):
     images, labels = small_problem[0], torch.arange(24) // 12  # not what the images show: some stay misclassified
     recipe = Recipe(
-        batch_size="all", passes=1, wr_close=1, C=0.5, anchor_weight=0.5, head_weight=2.0, augmentation="none"
+        batch_size="all",
+        passes=1,
+        wr_close=1,
+        C=0.5,
+        anchor_weight=0.5,
+        head_weight=2.0,
+        augmentation="none",
+        precision="float32",
     )
     network = TextureFCN(1, 4, (4, 4), generator=torch.Generator().manual_seed(1))
     space = make_space(network, images, labels, recipe)

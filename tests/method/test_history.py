@@ -1,5 +1,6 @@
 import json
-from dataclasses import replace
+import sys
+from dataclasses import fields, replace
 
 import pytest
 
@@ -93,3 +94,18 @@ def test_stopwatch_adds_up_under_each_name():
         pass
     assert set(clock.seconds) == {"svm", "encoding"}
     assert all(seconds >= 0 for seconds in clock.seconds.values())
+
+
+def test_a_frame_has_a_row_per_epoch():
+    pandas = pytest.importorskip("pandas")
+    frame = History([RECORD, replace(RECORD, epoch=1, n_support=5)]).to_frame()
+    assert frame["n_support"].tolist() == [7, 5]
+    assert frame["validation_balanced_accuracy"].isna().all()
+    assert list(frame.columns) == [field.name for field in fields(EpochRecord)]
+    assert isinstance(History().to_frame(), pandas.DataFrame)
+
+
+def test_a_frame_without_pandas_is_refused(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match=r"^This needs pandas: pip install 'lmfcn\[pandas\]'"):
+        History([RECORD]).to_frame()

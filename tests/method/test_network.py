@@ -3,7 +3,8 @@ import pytest
 import torch
 from torch import nn
 
-from lmfcn.method.network import TextureFCN
+from lmfcn.compute.encode import fold_batch_norm
+from lmfcn.method.network import TextureFCN, reduce_pixels
 
 
 def test_layers_and_shapes_are_those_of_table_1():
@@ -82,3 +83,79 @@ def test_all_layers_learn_from_their_latents(generator):
     weights = [layer.weight.grad for layer in network.features if isinstance(layer, nn.Conv2d)]
     assert weights[0].abs().sum() > 0
     assert weights[1] is None or weights[1].abs().sum() == 0
+
+
+@pytest.mark.parametrize("pooling", ["last", "all"])
+def test_deviations_follow_the_means_of_their_block(generator, random, pooling):
+    """The slow twin: NumPy on the maps of every block."""
+    network = TextureFCN(2, 5, widths=(4, 6), pooling=pooling, deviations=True, generator=generator).eval()
+    batch = torch.from_numpy(random.random((3, 2, 12, 10), dtype=np.float32))
+    with torch.no_grad():
+        blocks = [maps.numpy() for maps in network.block_maps(batch)]
+        latents = network(batch)
+    expected = [part(maps, axis=(2, 3)) for maps in blocks for part in (np.mean, np.std)]
+    assert latents.shape == (3, network.n_latents) == (3, 2 * (15 if pooling == "all" else 5))
+    np.testing.assert_allclose(latents, np.concatenate(expected, axis=1), atol=2e-3)
+    np.testing.assert_allclose(latents[:, network.mean_latents()], network.without_deviations()(batch).detach())
+
+
+def test_which_latents_are_means():
+    mask = TextureFCN(1, 2, widths=(3,), pooling="all", deviations=True).mean_latents()
+    assert mask.tolist() == [True] * 3 + [False] * 3 + [True] * 2 + [False] * 2
+    assert TextureFCN(1, 2, widths=(3,)).mean_latents().tolist() == [True] * 2
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_the_gradient_of_latents_with_deviations(generator, mode):
+    options = {"widths": (2,), "pooling": "all", "deviations": True, "reduction": 2}
+    network = TextureFCN(1, 2, **options, generator=generator).double()
+    network.train(mode == "train")
+    batch = torch.rand(2, 1, 8, 10, dtype=torch.float64, generator=generator, requires_grad=True)
+    assert torch.autograd.gradcheck(network, batch)
+
+
+def test_constant_maps_have_a_deviation_of_zero_and_a_finite_gradient(generator):
+    network = TextureFCN(1, 3, widths=(), deviations=True, generator=generator).eval()
+    with torch.no_grad():
+        next(network.blocks())[0].weight.zero_()
+    latents = network(torch.full((2, 1, 8, 8), 0.3))
+    assert torch.equal(latents[:, 3:], torch.zeros(2, 3))
+    latents.sum().backward()
+    assert all(bool(weight.grad.isfinite().all()) for weight in network.parameters())
+
+
+def test_images_are_reduced_by_the_means_of_squares():
+    image = torch.tensor([[[[0.0, 2.0, 8.0, 8.0, 1.0], [4.0, 6.0, 0.0, 0.0, 1.0], [9.0, 9.0, 9.0, 9.0, 9.0]]]])
+    assert reduce_pixels(image, 2).tolist() == [[[[3.0, 4.0]]]]  # what is left at the far sides does not count
+    assert reduce_pixels(image, 1) is image
+
+
+def test_a_reducing_network_sees_what_another_sees_of_reduced_images(generator):
+    plain, reducing = (TextureFCN(1, 3, (4,), pooling="all", reduction=factor).eval() for factor in (1, 4))
+    batch = torch.rand(2, 1, 43, 34, generator=generator)
+    assert torch.equal(reducing(batch), plain(reduce_pixels(batch, 4)))
+
+
+def test_a_fixed_first_block_gets_no_gradient_and_keeps_its_statistics(generator):
+    network = TextureFCN(1, 3, (4, 5), generator=generator)
+    network.fix_first_block()
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    optimizer = torch.optim.SGD([weight for weight in network.parameters() if weight.requires_grad], lr=0.1)
+    for _ in range(2):
+        network.eval()
+        network.train()
+        network(torch.rand(4, 1, 12, 12, generator=generator)).square().sum().backward()
+        optimizer.step()
+    first = [name for name in before if name.startswith(("features.0.", "features.1."))]
+    assert len(first) == 6
+    after = network.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in first)
+    assert not any(torch.equal(before[name], after[name]) for name in before if name not in first)
+    assert all(weight.grad is None for weight in list(network.parameters())[:3])
+
+
+def test_a_fixed_first_block_can_be_folded():
+    network = TextureFCN(1, 3, (4, 5))
+    network.fix_first_block()
+    folded = fold_batch_norm(network.eval())
+    assert torch.equal(folded.train().eval()(torch.ones(1, 1, 8, 8)), fold_batch_norm(network)(torch.ones(1, 1, 8, 8)))

@@ -31,13 +31,14 @@ PAPER = Recipe(
     anchor_weight=1.0,
     head_weight=0.0,
     augmentation="none",
+    precision="float32",
 )
 
 
-def drawn_network(widths=(4, 6), pooling="last"):
+def drawn_network(widths=(4, 6), pooling="last", *, deviations=False):
     """A network in double precision whose normalisations have factors of both signs."""
     generator = torch.Generator().manual_seed(0)
-    network = TextureFCN(2, 5, widths, pooling=pooling, generator=generator)
+    network = TextureFCN(2, 5, widths, pooling=pooling, deviations=deviations, generator=generator)
     for _, norm, _ in network.blocks():
         norm.weight.data = torch.randn(len(norm.weight), generator=generator)
         norm.bias.data = torch.randn(len(norm.bias), generator=generator)
@@ -57,9 +58,13 @@ def gradients(network, latents):
 
 @pytest.mark.parametrize("pooling", ["last", "all"])
 @pytest.mark.parametrize("widths", [(4, 6), (5,), (), (3, 4, 5)])
+@pytest.mark.parametrize("deviations", [False, True])
 @pytest.mark.parametrize("size", [1, 3, 5, 12, 13])
-def test_pieces_have_the_latents_and_gradients_of_the_whole(size, widths, pooling, random):
-    network, batch = drawn_network(widths, pooling), to_batch(some_images(random, 13), CPU).double()
+def test_pieces_have_the_latents_and_gradients_of_the_whole(size, widths, pooling, deviations, random):
+    network, batch = (
+        drawn_network(widths, pooling, deviations=deviations),
+        to_batch(some_images(random, 13), CPU).double(),
+    )
     whole, pieces = network(batch), latents_in_pieces(network, lambda part: batch[part], 13, size)
     torch.testing.assert_close(pieces, whole, rtol=0, atol=1e-11)
     expected = gradients(network, whole)

@@ -33,6 +33,17 @@ def test_pixels_are_normalised_channel_by_channel():
     assert maps[0, :, 0, 0].tolist() == [(1 - 0.5) / 0.5, (0.5 - 0.25) / 1, 0.25 / 2]
 
 
+def test_mean_and_std_may_be_arrays_or_tensors():
+    pixels = torch.rand(1, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    other = _with(mean=np.array(Echo.mean), std=torch.tensor(Echo.std))
+    assert torch.equal(Trunk(other, channels=3)(pixels)[0], Trunk(Echo(), channels=3)(pixels)[0])
+
+
+def test_many_channels_are_encoded_in_smaller_batches():
+    batches = [Trunk(SmallTrunk(), channels).encoding_batch for channels in (1, 2, 3, 4, 9)]
+    assert batches == [4, 2, 4, 1, 1]  # of images: as many passes through the network at once
+
+
 def test_grey_images_become_equal_channels():
     (maps,) = Trunk(Echo(), channels=1)(torch.full((2, 1, 16, 16), 0.5))
     assert maps[1, :, 3, 3].tolist() == [0.0, 0.25, 0.25]
@@ -77,7 +88,11 @@ def _with(**attributes):
         (type("Bare", (nn.Module,), {"stages": lambda _, batch: [batch]})(), "Bare has no in_channels"),
         (_with(in_channels=0), "in_channels of the network must be a positive int, got 0"),
         (_with(step=2.5), "step of the network must be a positive int, got 2.5"),
-        (_with(mean=(0.5,)), "mean of the network must have 3 values"),
+        (_with(input_size=16, step=32), "input_size of the network must be at least its step, got 16 and 32"),
+        (_with(mean=(0.5,)), r"mean of the network must have 3 numbers, one per channel, got \(0.5,\)"),
+        (_with(mean=0.5), "mean of the network must have 3 numbers, one per channel, got 0.5"),
+        (_with(std=(1, 0, 1)), r"std of the network must have 3 positive numbers, .* got \(1, 0, 1\)"),
+        (_with(std="abc"), "std of the network must have 3 positive numbers"),
     ],
 )
 def test_what_a_network_lacks_is_named(network, message):

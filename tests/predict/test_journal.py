@@ -37,7 +37,7 @@ def test_probabilities_are_restored_exactly(model, output):
             False,
             False,
         ]
-        paths, probabilities = zip(*journal.rows(), strict=True)
+        paths, probabilities, _ = zip(*journal.rows(), strict=True)
     assert paths == ("a.png", ODD, "c.png")
     assert np.array_equal(probabilities, expected)
 
@@ -51,7 +51,7 @@ def test_incomplete_lines_are_dropped(model, output, tail):
     with Journal(output, model, PATHS, resume=True) as journal:
         assert (len(journal), "d.png" in journal) == (3, False)
         journal.add("d.png", np.ones(3))
-        assert [path for path, _ in journal.rows()] == ["a.png", ODD, "c.png", "d.png"]
+        assert [path for path, *_ in journal.rows()] == ["a.png", ODD, "c.png", "d.png"]
 
 
 def test_another_model_is_refused_and_nothing_lost(model, output):
@@ -104,7 +104,7 @@ def test_relative_paths_refer_to_the_folder_where_they_were_given(model, output,
     monkeypatch.chdir(start)
     with Journal(output, model, PATHS, resume=True) as journal:
         assert [path in journal for path in ("a.png", "c.png", str(tmp_path / "a.png"))] == [True, True, True]
-        assert [path for path, _ in journal.rows()] == ["a.png", ODD, "c.png", "a.png"]
+        assert [path for path, *_ in journal.rows()] == ["a.png", ODD, "c.png", "a.png"]
 
 
 def test_a_journal_without_paths_is_refused(model, output):
@@ -125,7 +125,7 @@ def test_a_second_one_is_refused_while_the_first_is_open(model, output, resume):
         ):
             Journal(output, model, PATHS, resume=resume)
         first.add("d.png", np.ones(3))
-        assert [path for path, _ in first.rows()] == ["a.png", ODD, "c.png", "d.png"]
+        assert [path for path, *_ in first.rows()] == ["a.png", ODD, "c.png", "d.png"]
     with Journal(output, model, PATHS, resume=True) as second:
         assert len(second) == 4
 

@@ -38,14 +38,14 @@ def test_batches_give_what_the_model_gives(model, paths):
 def test_images_that_do_not_fit_together_are_predicted_in_portions(model, paths, monkeypatch):
     whole = predict_paths(model, paths)
     sizes = []
-    real = model.predict_proba
+    real = model.predict_with_typicality
 
     def watched(images):
         sizes.append(len(images))
         return real(images)
 
     monkeypatch.setattr(stream, "_MAX_WAITING_BYTES", 3 * 16 * 16)
-    monkeypatch.setattr(type(model), "predict_proba", lambda _, images: watched(images))
+    monkeypatch.setattr(type(model), "predict_with_typicality", lambda _, images: watched(images))
     portions = predict_paths(model, paths)
     assert sum(sizes) == 20
     assert max(sizes) <= 4

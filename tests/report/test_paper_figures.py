@@ -40,15 +40,16 @@ def test_every_picture_comes_as_svg_png_and_record(folder):
 def test_figure_1_draws_the_anchors_that_its_training_has(picture, monkeypatch, tmp_path):
     asked = []
 
-    def anchor_figure(space, labels, limits, k):
-        asked.append(k)
-        return drawn(space, labels, limits, k)
+    def anchor_figure(space, labels, limits, k, *, any_class):
+        asked.append((k, any_class))
+        return drawn(space, labels, limits, k, any_class=any_class)
 
     drawn = paper_figures.anchor_figure
     monkeypatch.setattr(paper_figures, "anchor_figure", anchor_figure)
     monkeypatch.setattr(paper_figures, "PICTURES", [picture])
     paper_figures.draw_figures(["figure1"], TINY, tmp_path)
-    assert asked == [picture.parameters(TINY)["sv_close"]] == [3]
+    assert asked == [(picture.parameters(TINY)["sv_close"], picture.training == "LMFCN (paper)")]
+    assert asked[0][0] == 3
 
 
 def test_another_size_is_said_in_the_picture(folder):

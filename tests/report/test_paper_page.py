@@ -34,11 +34,14 @@ def page_of(outcome, folder):
 
 def test_the_page_shows_all_rows_with_the_difference(page):
     rows = re.findall(r'<tr[^>]*><th scope="row">(.*?)</th>\n(.*?)</tr>', page, flags=re.DOTALL)
-    assert len(rows) == 30 + 27
-    (best,) = (entries for label, entries in rows if label.startswith("CNN-H <span"))
+    assert len(rows) == 36 + 32
+    best, on_ours = (entries for label, entries in rows if label.startswith("CNN-H <span"))
     cells = [re.sub(r"<.*?>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", best)]
     assert cells[:3] == ["1.0000 ± 0.0000", "0.9900 ± 0.0000", "-0.0100"]
     assert cells[-3:] == ["56", "1", "2"]
+    assert [re.sub(r"<.*?>", "", cell) for cell in re.findall(r"<td[^>]*>(.*?)</td>", on_ours)][:3] == [
+        *("-", "0.9900 ± 0.0000", "-")
+    ]
     assert page.count("not run: the images were not given (--bach DIR)") == 2  # once a table
     assert "ResNet18 is not run: its weights were not given (--resnet18-weights FILE)." in page
     assert 'ResNet18<span class="soft why">not run</span>' in page
@@ -99,15 +102,16 @@ def test_the_accuracy_plot_has_a_row_for_every_line(outcome):
     lines = [line for line in outcome.tables[2] if line.runs]
     (axes,) = paper_accuracy_plot(lines).axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert labels == ["Gaussian: LMFCN (paper)", "Gaussian: LMFCN", "Gaussian: CNN-CE", "Gaussian: CNN-H"]
+    methods = ["LMFCN (paper)", "LMFCN", "CNN-CE", "CNN-H"]
+    assert labels == [f"{images}: {method}" for images in ("Gaussian", "Gaussian (ours)") for method in methods]
 
 
 def test_the_page_shows_what_the_runs_said_under_the_names_of_the_rows(page):
     names = ["LMFCN (paper)", "LMFCN", "CNN-CE", "CNN-H", "LMFCN-59", "GLCM", "LBP", "PFTAS"]
     for kind in ("Confusion matrix", "Reliability diagram"):
-        assert re.findall(rf'alt="{kind} of (.*?): ', page) == names
+        assert re.findall(rf'alt="{kind} of (.*?): ', page) == 2 * names  # the paper's images and ours
     # 60 predictions in each of two repetitions.
-    assert len(re.findall(r"<figcaption>\d+ of 120 wrong: ", page)) == len(names)
+    assert len(re.findall(r"<figcaption>\d+ of 120 wrong: ", page)) == 2 * len(names)
     assert "Number of support vectors on Gaussian, quick in every epoch" in page
     courses = re.search(r"one line per repetition: (LMFCN \(paper\), from .*?)\"", page)[1]
     assert [course.rpartition(", from ")[0] for course in courses.split("; ")] == [
@@ -148,6 +152,6 @@ def test_a_page_of_everything_stays_below_5_mb(tmp_path, monkeypatch):
         "weights": {"ResNet18": weights, "InceptionV3": weights},
     }
     page = page_of(outcome_of(tmp_path, "full", **everything), tmp_path)
-    assert page.count("Number of support vectors on ") == 8
+    assert page.count("Number of support vectors on ") == 9
     assert "left out to keep this page small" in page
     assert len(page) < 4_000_000  # the four figures take less than the rest of 5 MB

@@ -24,11 +24,13 @@ def test_answers_are_those_of_the_model_in_the_order_of_the_files(client, fitted
     assert [answer["name"] for answer in answers] == [f"{i}.png" for i in numbers]
     expected = fitted.model.predict_proba(fitted.images[numbers])
     sets = fitted.model.predict_set(fitted.images[numbers], coverage=0.9)
-    for answer, chances, inside in zip(answers, expected, sets, strict=True):
+    usual = fitted.model.typicality(fitted.images[numbers])
+    for answer, chances, inside, share in zip(answers, expected, sets, usual, strict=True):
         by_class = dict(zip(fitted.model.classes.tolist(), chances.tolist(), strict=True))
         assert answer["probabilities"] == pytest.approx(by_class, abs=1e-6)
         assert answer["label"] == max(by_class, key=by_class.get)
         assert next(iter(answer["probabilities"])) == answer["label"]
+        assert answer["typicality"] == share
         assert answer["prediction_set"] == fitted.model.classes[inside].tolist()
         assert answer["reasons"] is None
 

@@ -455,10 +455,10 @@ def test_killed_twenty_times_in_a_row_the_run_ends_the_same(tmp_path, strategy):
 
 def load_stripped(path):
     """Everything in a model file but the seconds that epochs took."""
-    from lmfcn.model_file import KIND, VERSION
+    from lmfcn.model_file import KIND, VERSION_WITH_SCALES
     from lmfcn.util.tensor_files import read_tensors
 
-    values, tensors = read_tensors(path, KIND, VERSION)
+    values, tensors = read_tensors(path, KIND, VERSION_WITH_SCALES)
     for history in values["record"]["histories"] + values["record"]["closing_histories"]:
         for record in history:
             for name in [name for name in record if name.startswith("seconds")]:

@@ -18,7 +18,9 @@ from lmfcn.training.final_svm import (
     GAMMA_FACTORS,
     NEVER_HELD_OUT,
     SHRINKAGE,
+    SHRINKAGES,
     SVMCandidate,
+    cross_validate,
     fit_final_svm,
     svm_candidates,
     within_class_covariance,
@@ -325,3 +327,21 @@ def test_few_images_of_many_features_are_whitened_as_many_are(n_images, n_classe
     found = within_class_whitening(latents, labels, shrinkage).double()
     assert found.shape[1] == min(64, widest.shape[1])
     torch.testing.assert_close(torch.cdist(new @ found, latents @ found), expected, rtol=2e-3, atol=2e-3)
+
+
+def test_candidates_of_several_shrinkages_share_work_and_change_nothing():
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(40) % 2
+    latents = torch.randn(40, 90, generator=generator) + 0.4 * labels[:, None] * torch.rand(90, generator=generator)
+    folds, recipe = torch.arange(40) // 2 % 5, Recipe()
+    rules = [rule for value in SHRINKAGES for rule in svm_candidates(recipe, shrinkage=value)]
+    alone = [cross_validate(latents, labels, folds, recipe, [rule])[1] for rule in rules]
+    chosen, scores = cross_validate(latents, labels, folds, recipe, rules)
+    final = fit_final_svm(latents, labels, folds, recipe, rules)
+    assert final.rule == chosen
+    assert torch.equal(final.held_out_scores, scores)
+    # Every fold is scored by one of the candidates, as if there were no others.
+    for fold in range(5):
+        assert any(torch.equal(scores[folds == fold], of_one[folds == fold]) for of_one in alone)
+    refitted = fit_final_svm(latents, labels, nobody(labels), recipe, [chosen])
+    assert torch.equal(final.decision.scale.whitening, refitted.decision.scale.whitening)

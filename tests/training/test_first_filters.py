@@ -94,3 +94,8 @@ def test_images_of_mixed_sizes_and_depths(random):
     images = [random.integers(0, 65536, (size, size + 1, 1)).astype(np.uint16) for size in (5, 9, 2)]
     expected = np.cov(np.concatenate([slow_patches(image[None] / 257.0) for image in images[:2]]).T, bias=True)
     np.testing.assert_allclose(patch_covariance(Lazy(images), 3).numpy(), expected, atol=1e-6)
+
+
+def test_very_many_channels_are_not_decorrelated(random):
+    images = random.normal(size=(2, 4, 4, 257)).astype(np.float32)
+    assert decorrelation(images) is None

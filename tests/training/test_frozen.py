@@ -6,10 +6,11 @@ import torch
 
 import lmfcn
 from lmfcn import LMFCNClassifier, Recipe
+from lmfcn.compute import image_buffer
 from lmfcn.compute.encode import encode
+from lmfcn.compute.image_buffer import ImageBuffer
 from lmfcn.data.collection import ImageCollection
-from lmfcn.training import frozen
-from lmfcn.training.frozen import MapStore, describe
+from lmfcn.training.frozen import describe
 from lmfcn.util.tensor_files import FileError
 from small_model import quick
 from small_trunk import SmallTrunk, trunk_classifier, trunk_images, with_channels
@@ -59,7 +60,7 @@ def test_images_of_any_channels_and_depth(channels, pixels, tmp_path):
 def test_mixed_sizes_and_maps_on_disk_change_nothing(monkeypatch):
     images, labels = trunk_images()
     mixed = ImageCollection(images[..., None], labels)
-    monkeypatch.setattr(frozen, "MEMORY_BYTES", 1)
+    monkeypatch.setattr(image_buffer, "MEMORY_BYTES", 1)
     classifier = quick(network=SmallTrunk()).fit(mixed, labels)
     assert np.array_equal(classifier.predict_proba(images), trunk_classifier().predict_proba(images))
 
@@ -68,7 +69,7 @@ def test_the_store_of_maps_gives_back_what_was_put_in():
     random = np.random.default_rng(0)
     sides = np.array([[32, 32], [32, 64], [32, 32], [32, 64], [32, 64]])
     maps = [random.normal(size=(height // 8, width // 8, 3)).astype(np.float16) for height, width in sides]
-    store = MapStore(sides)
+    store = ImageBuffer(sides, np.dtype(np.float16))
     for positions in ([1, 3], [0, 2], [4]):
         store.put(np.array(positions), np.stack([maps[position] for position in positions]))
     assert store.as_images() is store

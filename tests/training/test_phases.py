@@ -11,7 +11,7 @@ from lmfcn.data.sources import open_collection
 from lmfcn.recipe import Recipe, override
 from lmfcn.training import fit as fitting
 from lmfcn.training import phases
-from lmfcn.training.final_svm import svm_candidates
+from lmfcn.training.final_svm import SHRINKAGES, svm_candidates
 from some_training import classifier_of
 
 
@@ -117,7 +117,7 @@ def test_some_epochs_must_be_left_for_the_first_phase(data, refit_epochs):
 @pytest.mark.parametrize(("epochs", "n_refit"), [(1, 0), (2, 1), (10, 5), (15, 7), (30, 14)])
 def test_the_share_of_the_refit_epochs_stays(epochs, n_refit):
     for recipe, expected in (("default", n_refit), ("paper", 0)):
-        resolved = override(recipe, {"epochs": epochs}).for_data(2, has_validation=True)
+        resolved = override(recipe, {"epochs": epochs}).for_data(2, 100, has_validation=True)
         assert resolved.n_refit_epochs == expected
 
 
@@ -139,12 +139,12 @@ def test_images_of_several_sizes_are_refitted_together(data):
 def test_refit_epochs_must_fit_into_those_of_each_class(data):
     images, names = data[0][0], np.array(["a", "b", "c"])[np.arange(28) % 3]
     with pytest.raises(ValueError, match="refit_epochs must be less than epochs, 10, of which they are a part, got 12"):
-        quick(strategy="one-vs-all", epochs=None, refit_epochs=12).fit(images, names)
+        quick(strategy="one-vs-all", epochs=None, batch_size="all", refit_epochs=12).fit(images, names)
 
 
 @pytest.mark.parametrize("number", [np.int8(20), np.uint8(40), np.int64(15)])
 def test_numbers_of_numpy_are_numbers(number):
-    resolved = Recipe(epochs=number).for_data(2, has_validation=True)
+    resolved = Recipe(epochs=number).for_data(2, 100, has_validation=True)
     assert resolved.n_refit_epochs == round(int(number) * 7 / 15)
 
 
@@ -160,14 +160,15 @@ def test_the_last_svm_has_the_rule_that_held_out_images_chose(data, monkeypatch,
     monkeypatch.setattr(fitting, "fit_final_svm", watch)
     train, validation = data
     fitted = quick(whiten=whiten).fit(*train, validation=validation)
-    (_, first), (n_images, last) = asked
+    *before_training, (_, first), (n_images, last) = asked
+    assert len(before_training) == (2 if whiten else 0)  # descriptions with and without standard deviations
     assert n_images == 44
-    assert first == svm_candidates(fitted.recipe_)
+    assert first in [svm_candidates(fitted.recipe_, shrinkage=value) for value in SHRINKAGES]
     assert last[0] in first
     assert [rule.C for rule in last] == [fitted.model_.record["C"]]
 
 
-def test_class_weights_reach_both_fits_of_the_last_svm(data, monkeypatch):
+def test_class_weights_reach_all_fits_of_the_last_svm(data, monkeypatch):
     seen = []
     fit = fitting.fit_final_svm
 
@@ -178,7 +179,7 @@ def test_class_weights_reach_both_fits_of_the_last_svm(data, monkeypatch):
     monkeypatch.setattr(fitting, "fit_final_svm", watch)
     train, validation = data
     quick(class_weight={1: 5.0}).fit(*train, validation=validation)
-    assert len(seen) == 2
+    assert len(seen) == 2 + 2  # two to choose how images are described, and the last SVM of both phases
     for labels, weights in seen:
         assert weights.tolist() == [5.0 if label else 1.0 for label in labels.tolist()]
 
@@ -199,7 +200,7 @@ def test_epochs_are_judged_beside_the_untrained_network(data, monkeypatch, valid
     )
     (judge,) = judges
     if not validate:
-        assert judge.untrained is judge.validation_untrained is None
+        assert judge.validation_untrained is None
         return
     untrained = fitted.model_.members[0]
     for features, (images, _) in ((judge.untrained, train), (judge.validation_untrained, validation)):

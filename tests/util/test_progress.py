@@ -75,10 +75,29 @@ def test_nothing_is_silent_for_two_seconds_while_nothing_advances():
     assert max(gaps) <= 2.2
 
 
+@pytest.mark.parametrize("has_widgets", [True, False])
+def test_a_notebook_without_widgets_gets_lines_and_no_warning(monkeypatch, has_widgets):
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr(progress, "find_spec", lambda _: object() if has_widgets else None)
+    console = progress._console()
+    assert console.is_jupyter == has_widgets
+    assert progress._draws(console) == has_widgets
+
+
 def test_a_step_is_told_only_if_it_takes_long(clock, capsys):
     with progress.step_progress("Final SVM", visible=True):
         clock.now += 1
     assert capsys.readouterr().err == ""
+
+
+def test_short_steps_one_after_the_other_are_not_silent_together(clock, capsys):
+    for start, title in ((100, "gallery"), (101.5, "report"), (150, "later")):
+        clock.now = start
+        with progress.LogLines(Console(stderr=True), lambda seconds, title=title: f"{title}: {seconds:g} s") as lines:
+            clock.now += 1.5
+            lines.beat()
+    # Nothing was written for 3 s. "later" does not follow at once, so its silence starts anew.
+    assert capsys.readouterr().err == "report: 1.5 s\n"
 
 
 def test_an_epoch_bar_counts_rounds_and_parts_of_them(clock, capsys):

@@ -41,9 +41,10 @@ class FisherSVC(CNNSVC):
     n_components : int, default=32
         Principal components of the local features, at most `latent_dim`; the vectors have
         2 n_modes n_components + n_modes values.
-    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, first_filters,
-    augmentation, validation_fraction, image_shape, device, random_state, verbose
+    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, first_filters
         As in `CNNClassifier`, with the same defaults.
+    augmentation, validation_fraction, image_shape, device, random_state, verbose
+        Likewise.
 
     Attributes
     ----------

@@ -39,9 +39,10 @@ class MetricSVC(TrainedNetworkSVC):
     loss : {"contrastive", "proxy-anchor", "proxy-NCA", "ranked-list"}, default="contrastive"
         As in the package pytorch-metric-learning. Proxies learn a hundred times as fast as the network, as their
         authors advise.
-    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, first_filters,
-    augmentation, validation_fraction, image_shape, device, random_state, verbose
+    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, first_filters
         As in `CNNClassifier`, with the same defaults but for 100 epochs with any number of classes.
+    augmentation, validation_fraction, image_shape, device, random_state, verbose
+        Likewise.
 
     Examples
     --------

@@ -175,9 +175,10 @@ class CNNSVC(TrainedNetworkSVC):
 
     Parameters
     ----------
-    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, first_filters,
-    augmentation, validation_fraction, image_shape, device, random_state, verbose
+    latent_dim, widths, epochs, patience, batch_size, learning_rate, weight_decay, first_filters
         As in `CNNClassifier`, with the same defaults.
+    augmentation, validation_fraction, image_shape, device, random_state, verbose
+        Likewise.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The demonstration: LMFCN in 2 and 16 dimensions and the equivalent CNN on striped Gaussian textures."""
+"""The demonstration: LMFCN and an equivalent CNN on striped Gaussians, and LMFCN on photographs and their mosaic."""
 
 import time
 from collections.abc import Iterator
@@ -12,13 +12,20 @@ from lmfcn.baselines.cnn import CNNClassifier
 from lmfcn.baselines.network_training import NetworkRecord
 from lmfcn.classifier import LMFCNClassifier
 from lmfcn.data.arrays import as_generator
-from lmfcn.data.datasets import make_gaussians
+from lmfcn.data.collection import ImageCollection
+from lmfcn.data.datasets import load_photographed_textures, photographed_mosaic
+from lmfcn.data.gaussians import make_gaussians
 from lmfcn.method.anchors import LatentSpace
 from lmfcn.method.epoch import Callback, Training
 from lmfcn.method.history import EpochRecord, History
 from lmfcn.recipe import Recipe
 
 Labelled = tuple[np.ndarray, np.ndarray]
+
+WINDOW, STRIDE = 64, 8
+"""Windows of the map of the mosaic, and sides of the photographed tiles, in pixels."""
+
+_ENOUGH_EPOCHS = 5  # for the photographs, which are easy
 
 
 @dataclass(frozen=True)
@@ -47,6 +54,37 @@ class DemoRun:
 
 
 @dataclass(frozen=True)
+class PhotographRun:
+    """A model of photographed textures, and what it says about images that it has not seen.
+
+    Attributes
+    ----------
+    classifier : LMFCNClassifier
+    train, validation, test : ImageCollection
+    test_balanced_accuracy : float
+    hardest : int
+        The test image whose class has the smallest probability.
+    mosaic, labels, mapped : arrays (256, 384)
+        An image of all textures, the true label of each pixel, and the label in the map.
+    """
+
+    classifier: LMFCNClassifier
+    train: ImageCollection
+    validation: ImageCollection
+    test: ImageCollection
+    test_balanced_accuracy: float
+    hardest: int
+    mosaic: np.ndarray
+    labels: np.ndarray
+    mapped: np.ndarray
+
+    @property
+    def share_right(self) -> float:
+        """Share of the pixels of the mosaic whose label in the map is right."""
+        return float((self.mapped == self.labels).mean())
+
+
+@dataclass(frozen=True)
 class DemoResult:
     """The content of the demonstration's report.
 
@@ -58,6 +96,7 @@ class DemoResult:
     train_labels: np.ndarray
     runs: list[DemoRun]
     spaces: list[LatentSpace]
+    photographs: PhotographRun
 
 
 class SpaceRecorder(Callback):
@@ -72,7 +111,7 @@ class SpaceRecorder(Callback):
 
 
 def run_demo(settings: DemoSettings, *, verbose: bool = True) -> DemoResult:
-    """Draw the images, train the three models one after the other, and test each once."""
+    """Draw the images, train the three models one after the other, and test each once; then the photographs."""
     train, validation, test = _draw(settings)
     recorder, recipe = SpaceRecorder(), Recipe()
     shared: dict[str, Any] = {"epochs": settings.epochs, "random_state": settings.seed, "verbose": verbose}
@@ -96,7 +135,29 @@ def run_demo(settings: DemoSettings, *, verbose: bool = True) -> DemoResult:
         _run(name, model, train, validation, test, [recorder] if model is two_dimensional else [])
         for name, model in models.items()
     ]
-    return DemoResult(settings, train, train[1], runs, recorder.spaces)
+    return DemoResult(settings, train, train[1], runs, recorder.spaces, _run_photographs(settings, verbose=verbose))
+
+
+def _run_photographs(settings: DemoSettings, *, verbose: bool) -> PhotographRun:
+    """Train on tiles of the photographs, predict tiles of other places, and map the mosaic."""
+    tiles = load_photographed_textures(WINDOW)
+    train, validation, test = (_first(tiles.part(part), settings.n_train) for part in ("train", "val", "test"))
+    classifier = LMFCNClassifier(
+        epochs=min(settings.epochs, _ENOUGH_EPOCHS), random_state=settings.seed, verbose=verbose
+    ).fit(train, validation=validation)
+    probabilities, labels = classifier.predict_proba(test), np.asarray(test.labels)
+    of_true_class = probabilities[np.arange(len(test)), np.searchsorted(classifier.classes_, labels)]
+    score = balanced_accuracy_score(labels, classifier.classes_[probabilities.argmax(axis=1)])
+    mosaic, true_labels = photographed_mosaic()
+    mapped = classifier.model_.map(mosaic, window=WINDOW, stride=STRIDE).at_pixels()
+    hardest = int(of_true_class.argmin())
+    return PhotographRun(classifier, train, validation, test, float(score), hardest, mosaic, true_labels, mapped)
+
+
+def _first(images: ImageCollection, n_per_class: int) -> ImageCollection:
+    """Return the first images of every class."""
+    labels = np.asarray(images.labels)
+    return images[np.concatenate([np.flatnonzero(labels == label)[:n_per_class] for label in np.unique(labels)])]
 
 
 def _draw(settings: DemoSettings) -> Iterator[Labelled]:

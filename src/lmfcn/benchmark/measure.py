@@ -120,26 +120,33 @@ def _rule_values(rule: SVMCandidate) -> dict[str, Any]:
     return {name: value for name, value in asdict(rule).items() if (name, value) != ("shrinkage", SHRINKAGE)}
 
 
-_LATER_CHOICES = [("fixed_first", False), ("deviations", False), ("scales", 1), ("crop_size", None)]
-"""Values of a recipe that there was no choice about when the first digests were made."""
+_NEW_CHOICES = {
+    "split_duplicates": False,
+    "fill_anchors": False,
+    "step_per": "batch",
+    "batch_statistics": "refreshed",
+    "fixed_first": False,
+    "deviations": False,
+    "scales": 1,
+    "crop_size": None,
+}
+"""Values of a recipe that the first digests were made without, as they then were."""
 
 
 def _lmfcn_parameters(estimator: LMFCNClassifier) -> dict[str, Any]:
     """Return the parameters that decide about the result, in the form that the first digests were made of."""
     recipe = estimator.recipe_with_overrides()
     values = {**asdict(recipe.for_data(2, n_images=1, has_validation=True)), "passes": recipe.passes}
+    # When the first digests were made, "auto" was single precision on every processor.
+    values["precision"] = {"float32": "auto", "auto": "bfloat16 if fast"}.get(recipe.precision, recipe.precision)
     others = ("class_weight", "validation_fraction", "image_shape")
     return {
-        **{
-            name: value
-            for name, value in values.items()
-            if name not in ("balanced", "prior_shift", "split_duplicates") and (name, value) not in _LATER_CHOICES
-        },
+        **{name: value for name, value in values.items() if name not in ("balanced", "prior_shift", *_NEW_CHOICES)},
         **{name: getattr(estimator, name) for name in others},
         "strategy": recipe.strategy,
         "preset": "paper" if estimator.recipe == "paper" else None,
         # The first digests were made before there were these choices.
-        **({"split_duplicates": True} if recipe.split_duplicates else {}),
+        **{name: values[name] for name, usual in _NEW_CHOICES.items() if values[name] != usual},
         **({} if estimator.network == TEXTURE_FCN else {"network": str(estimator.network)}),
     }
 

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from lmfcn.data.arrays import as_generator, check_smallest_side
 from lmfcn.data.collection import ImageCollection
-from lmfcn.data.datasets import make_gaussians
 from lmfcn.data.framing import Color, SizeFit
+from lmfcn.data.gaussians import make_gaussians
 from lmfcn.data.image_files import CollectionError
 from lmfcn.data.leaks import KEPT_TOGETHER, Inspection, describe_groups, duplicates_across, find_duplicates
 from lmfcn.data.sources import open_collection
@@ -64,10 +64,17 @@ def take_split(images: ImageCollection, indices: Split) -> SplitData:
     return SplitData(*(Subset(subset, subset.labels) for subset in chosen))
 
 
-def gaussians(_: Path, seed: int, *, size: int = 64, counts: tuple[int, int, int] = (60, 60, 150)) -> SplitData:
+def gaussians(
+    _: Path,
+    seed: int,
+    *,
+    size: int = 64,
+    counts: tuple[int, int, int] = (60, 60, 150),
+    kind: Literal["default", "paper"] = "default",
+) -> SplitData:
     """Draw striped Gaussian textures, new ones for every seed."""
     random = as_generator(seed)
-    return SplitData(*(Subset(*make_gaussians(count, size, random)) for count in counts))
+    return SplitData(*(Subset(*make_gaussians(count, size, random, kind=kind)) for count in counts))
 
 
 def lung(

@@ -7,7 +7,15 @@ import typer
 from typer import Option
 
 from lmfcn.cli.console import CommandConsole
-from lmfcn.cli.options import Device, ModelFile, Quiet, Threads, compute_with, threads_beside_workers
+from lmfcn.cli.options import (
+    Device,
+    ModelFile,
+    NoneOfThese,
+    Quiet,
+    Threads,
+    compute_with,
+    threads_beside_workers,
+)
 
 if TYPE_CHECKING:
     from lmfcn.maps.run import MapOutcome
@@ -27,6 +35,13 @@ def map_image(
     ] = None,
     stride: Annotated[int, Option(metavar="PIXELS", help="Distance from one window to the next.")] = 16,
     reject: Annotated[float, Option(metavar="PROBABILITY", help="Show no label below this probability.")] = 0.0,
+    none_of_these: NoneOfThese = None,
+    geojson: Annotated[
+        bool, Option("--geojson", help="Also write regions.geojson: polygons of every label, which QuPath imports.")
+    ] = False,
+    ome_tiff: Annotated[
+        bool, Option("--ome-tiff", help="Also write labels.ome.tif: the labels as an OME-TIFF over the whole image.")
+    ] = False,
     level: Annotated[int, Option(help="Resolution level in the file; 0 is the finest.")] = 0,
     resolution: Annotated[
         float | None, Option(metavar="MICROMETRES", help="Pixel size to map at, instead of --level.")
@@ -63,21 +78,26 @@ def map_image(
     compute_with(context, threads_beside_workers(threads, jobs, scheduler))
     if resolution is not None and (level != 0 or scale != 1.0):
         raise ValueError("--resolution chooses level and scale itself; leave out --level and --scale.")
+    others = [name for name, wanted in (("geojson", geojson), ("ome-tiff", ome_tiff)) if wanted]
     request = MapRequest(
-        model, image, output, window, stride, View(reader, level, scale), resolution, tissue_mask, reject, device=device
+        *(model, image, output, window, stride, View(reader, level, scale), resolution, tissue_mask, reject),
+        *(none_of_these, others),
+        device=device,
     )
     console = CommandConsole(quiet)
     outcome = run(request, jobs=jobs, scheduler=scheduler, verbose=not quiet, announce=console.note)
-    _print_result(console, outcome, output)
+    _print_result(console, outcome, output, others)
     raise typer.Exit(1 if outcome.missing else 0)
 
 
-def _print_result(console: CommandConsole, outcome: "MapOutcome", output: Path) -> None:
+def _print_result(console: CommandConsole, outcome: "MapOutcome", output: Path, others: list[str]) -> None:
     total = sum(outcome.areas.values())
     rows = [[label, f"{area:,}", f"{area / total:.1%}"] for label, area in outcome.areas.items()]
     shown = [row for number, row in enumerate(rows) if number < outcome.n_classes or row[1] != "0"]
     console.print_table(["label", "pixels", "share"], shown)
-    console.print_result(f"Map: {output / 'overlay.png'}, map.png, labels.png, probabilities.tif, areas.csv")
+    files = ["map.png", "labels.png", "probabilities.tif", "areas.csv"]
+    files += [{"geojson": "regions.geojson", "ome-tiff": "labels.ome.tif"}[name] for name in others]
+    console.print_result(f"Map: {output / 'overlay.png'}, {', '.join(files)}")
     for sentence in outcome.missing[:_SHOWN]:
         typer.echo(f"Could not be mapped: {sentence}", err=True)
     if len(outcome.missing) > _SHOWN:

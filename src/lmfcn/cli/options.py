@@ -27,9 +27,11 @@ _OPTIONS = {
     "random_state": "--seed",
     "n_jobs": "--jobs",
     "validation_fraction": "--holdout",
+    "false_alarms": "--none-of-these",
     "group_column": "--groups",
+    "coverage": "--set",
     **{name: f"--{name}" for name in ("color", "size", "network", "weights", "epochs", "strategy", "recipe", "device")},
-    **{name: f"--{name}" for name in ("augmentation", "passes")},
+    **{name: f"--{name}" for name in ("augmentation", "passes", "window", "stride", "reject")},
     **{
         name: f"--{name.replace('_', '-')}"
         for name in ("refit_epochs", "latent_dim", "class_weight", "learning_rate", "batch_size", "crop_size")
@@ -37,12 +39,17 @@ _OPTIONS = {
 }
 """Options of the command line by the name of the Python parameter."""
 
-_PHRASES = {"call fit again with the same data, parameters and": "run the same command again with"}
+_PHRASES = {
+    "call fit again with the same data, parameters and": "run the same command again with",
+    " or a lmfcn.Recipe": "",
+}
 _WITH_VALUE = re.compile(
     r"""(?<![\w.'"/-])(?P<name>[a-z_]+)=(?:'(?P<single>[^']*)'|"(?P<double>[^"]*)"|(?P<plain>[^\s'",;()]*[^\s'",;().]))"""
     r"""(?:\ or\ ['"](?P<other>\w+)['"])?"""
 )
 _BARE = re.compile(r"""(?<![\w.'"/-])([a-z]+(?:_[a-z]+)+)(?![\w'"/=(])""")
+_SUBJECT = re.compile(r"^([a-z]+)(?= must )")
+"""A parameter whose name is also an everyday word, at the start of a sentence about it."""
 
 
 def name_options(text: str, known: Collection[str] = tuple(_OPTIONS.values())) -> str:
@@ -67,10 +74,10 @@ def name_options(text: str, known: Collection[str] = tuple(_OPTIONS.values())) -
         option = _OPTIONS.get(found[1])
         return option if option is not None and option in known else found[0]
 
-    return _BARE.sub(bare, _WITH_VALUE.sub(with_value, text))
+    return _SUBJECT.sub(bare, _BARE.sub(bare, _WITH_VALUE.sub(with_value, text)))
 
 
-def _check_exists(context: Context, path: Path) -> Path:
+def check_exists(context: Context, path: Path) -> Path:
     """Refuse a missing file at once, before packages are loaded that take seconds."""
     if not context.resilient_parsing and not path.exists():
         raise FileNotFoundError(f"{path} does not exist.")
@@ -81,12 +88,12 @@ Data = Annotated[
     Path,
     Argument(
         metavar="DATA",
-        callback=_check_exists,
+        callback=check_exists,
         help="Folder of class folders, table (.csv, .tsv), list (.txt) or .npz.",
     ),
 ]
 ModelFile = Annotated[
-    Path, Argument(metavar="MODEL", callback=_check_exists, help="File that lmfcn train wrote, such as model.lmfcn.")
+    Path, Argument(metavar="MODEL", callback=check_exists, help="File that lmfcn train wrote, such as model.lmfcn.")
 ]
 Groups = Annotated[str | None, Option("--groups", metavar="COLUMN", help="Column with groups that stay together.")]
 SkipBad = Annotated[bool, Option("--skip-bad", help="Leave out files that cannot be read.")]
@@ -97,6 +104,14 @@ Fit = Annotated[
 Color = Annotated[str, Option(metavar="KIND", help="keep, grey or rgb: for images of mixed kinds.")]
 GalleryFile = Annotated[
     Path | None, Option(metavar="FILE", help="Gallery of training images; by default the one beside MODEL.")
+]
+NoneOfThese = Annotated[
+    float | None,
+    Option(
+        "--none-of-these",
+        metavar="SHARE",
+        help="No label for what looks like none of the classes; about this share of the others gets none, too.",
+    ),
 ]
 Device = Annotated[str, Option(metavar="NAME", help="Device: auto, cpu, cuda, mps, ...")]
 GroupsFrom = Annotated[

@@ -16,6 +16,7 @@ from lmfcn.cli.options import (
     ConfigFile,
     Device,
     ModelFile,
+    NoneOfThese,
     Quiet,
     SaveConfig,
     Threads,
@@ -62,6 +63,7 @@ def predict(
     reject: Annotated[
         float | None, Option("--reject", metavar="SHARE", help="Predict no class below this probability, such as 0.8.")
     ] = None,
+    none_of_these: NoneOfThese = None,
     jobs: Annotated[
         int | None, Option("--jobs", "-j", min=1, help="Worker processes on this machine, one thread each.")
     ] = None,
@@ -111,7 +113,7 @@ def predict(
     if jobs is None and scheduler is None:
         check_device(device)  # worker processes check it themselves
     loaded = load(model, "cpu")
-    rule = PredictionRule(loaded, coverage, reject)
+    rule = PredictionRule(loaded, coverage, reject, none_of_these)
     run = _Run(loaded, paths, jobs, scheduler, device, visible=_can_show_progress(output) and not quiet)
     if output is None:
         counts = run.fill(ConsoleWriter(RowFormatter(rule, chosen, proba=proba)))
@@ -184,7 +186,7 @@ class _Run:
                     typer.echo(f"{row.path}: {row.error}", err=True)
                     counts.bad += 1
                 else:
-                    writer.add(row.path, row.probabilities)
+                    writer.add(row.path, row.probabilities, row.typicality)
                     counts.good += 1
                 advance()
         counts.check()

@@ -67,6 +67,20 @@ def train(
             rich_help_panel=_DATA,
         ),
     ] = False,
+    regions: Annotated[
+        Path | None,
+        Option(
+            "--regions",
+            metavar="FILE",
+            help="GeoJSON of QuPath: train on tiles of the annotated regions of DATA, a large image or slide.",
+            rich_help_panel=_DATA,
+        ),
+    ] = None,
+    tile: Annotated[int, Option(min=8, metavar="PIXELS", help="Side of these tiles.", rich_help_panel=_DATA)] = 64,
+    resolution: Annotated[
+        float | None,
+        Option(metavar="MICROMETRES", help="Pixel size of these tiles; by default the file's.", rich_help_panel=_DATA),
+    ] = None,
     size: Annotated[
         int | None,
         Option(min=8, metavar="PIXELS", help="Side of all images; by default as they are.", rich_help_panel=_DATA),
@@ -120,7 +134,12 @@ def train(
         str | None, Option(metavar="NAME", help="joint or one-vs-all.", rich_help_panel=_METHOD)
     ] = None,
     recipe: Annotated[
-        str, Option(metavar="NAME", help="default, or paper: the method of the paper.", rich_help_panel=_METHOD)
+        str,
+        Option(
+            metavar="NAME",
+            help="default, paper: the method of the paper, or authors-program.",
+            rich_help_panel=_METHOD,
+        ),
     ] = "default",
     class_weight: Annotated[
         str,
@@ -190,7 +209,8 @@ def train(
     """Train on your own images; write a model, a report on its accuracy, and a gallery for explanations.
 
     A split or groups in DATA are used: test images are only tested on, images of one group stay together, and so do
-    near-identical images. Ctrl-C stops training, writes the model of the selected epoch and exits with code 130;
+    near-identical images. With --regions DATA is one large image, and every annotation is a
+    group. Ctrl-C stops training, writes the model of the selected epoch and exits with code 130;
     pressed again, it stops without a model. With --checkpoint the same command continues.
 
     While training, the epoch score selects the epoch: the balanced accuracy on the validation images of an SVM that is
@@ -227,7 +247,8 @@ def train(
         changed_recipe = change(changed_recipe, {"crop_size": parse_crop_size(crop_size)})
     # Values that contradict each other are refused before anything is read.
     override(changed_recipe, {"epochs": epochs, "latent_dim": latent_dim, "strategy": strategy})
-    source = Source(data, size, cast("Color", color), groups, skip_bad, groups_from, size_fit(size, fit))
+    kept = size_fit(size, fit)
+    source = Source(data, size, cast("Color", color), groups, skip_bad, groups_from, kept, regions, tile, resolution)
     with create_folder(output.parent), create_folder((page or output).parent):
         for file in filter(None, (output, page)):
             check_writable(file)
@@ -317,7 +338,10 @@ def _print_notes(console: CommandConsole, parts: "SplitImages", holdout: float, 
     for error in parts.left_out:
         console.note(f"Left out: {error}")
     if parts.duplicates.sentence:
-        console.note(f"Note: {parts.duplicates.sentence} {MAY_BE_SPLIT if split_duplicates else KEPT_TOGETHER}")
+        # A split that came with the images is used as it is; what it separates is noted below.
+        own_split = parts.validation is None and parts.test is None
+        fate = MAY_BE_SPLIT if split_duplicates else KEPT_TOGETHER
+        console.note(f"Note: {parts.duplicates.sentence} {fate if own_split else ''}".rstrip())
     for note in parts.notes:
         console.note(f"Note: {note}")
 
@@ -346,16 +370,15 @@ def _print_result(console: CommandConsole, trained: "TrainedModel", seconds: flo
     for message in trained.notes[len(trained.parts.notes) :]:
         console.note(f"Note: {name_options(message)}")
     classifier, evaluated = trained.classifier, trained.best_evaluated
-    if not console.quiet and evaluated is not None:
+    if evaluated is not None:
         print_accuracy(console, evaluated.evaluation, f"{evaluated.part} image")
         if evaluated.copies is not None:
             console.print_result(
                 evaluated.copies.sentence(evaluated.accuracy_without_copies, f"{evaluated.part} image")
             )
-    if not console.quiet:
-        n_images = len(trained.parts.train) + len(trained.parts.validation or ())
-        support = f"{format_count(len(classifier.support_), 'support vector')} of {format_count(n_images, 'image')}"
-        console.print_result(f"{support}, {_epochs(classifier)}, {seconds:.0f} seconds")
+    n_images = len(trained.parts.train) + len(trained.parts.validation or ())
+    support = f"{format_count(len(classifier.support_), 'support vector')} of {format_count(n_images, 'image')}"
+    console.print_result(f"{support}, {_epochs(classifier)}, {seconds:.0f} seconds")
     score = trained.epoch_score
     if score is not None and evaluated is not None and evaluated is trained.held_out:
         accuracy = evaluated.evaluation.balanced_accuracy.value

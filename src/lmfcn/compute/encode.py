@@ -11,16 +11,15 @@ from torch import Tensor, nn
 from torch.nn.functional import batch_norm, conv2d
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from lmfcn.compute.strips import in_strips, latents_in_strips
+
 if TYPE_CHECKING:
     from lmfcn.method.network import TextureFCN
 
 
-def uses_bfloat16(precision: str) -> bool:
-    """Tell whether training computes in bfloat16.
-
-    "auto" does not yet: that accuracy does not suffer has not been measured on hardware that has it.
-    """
-    return precision == "bfloat16"
+def uses_bfloat16(precision: str, device: torch.device) -> bool:
+    """Tell whether training computes in bfloat16: if it is asked for, or for "auto" if the device is made for it."""
+    return precision == "bfloat16" or (precision == "auto" and has_bfloat16(device))
 
 
 def has_bfloat16(device: torch.device) -> bool:
@@ -126,9 +125,16 @@ def encode(network: nn.Module, images: Images, device: torch.device, positions: 
     positions = np.arange(len(images)) if positions is None else positions
     parts = equal_size_batches(images, positions, encoding_batch(network, images, device))
     with torch.no_grad():
-        encoded = torch.cat([folded(to_batch(take(images, part), device)) for part in parts])
+        encoded = torch.cat([_latents(folded, to_batch(take(images, part), device)) for part in parts])
     order = np.argsort(np.concatenate(parts))  # mixed sizes come size by size
     return encoded[torch.from_numpy(order).to(device)]
+
+
+def _latents(network: nn.Module, batch: Tensor) -> Tensor:
+    """Return the latents (b, n_latents) of a batch, in strips if its images are very large."""
+    whole = not in_strips(network, batch.shape[2] * batch.shape[3])
+    latents: Tensor = network(batch) if whole else latents_in_strips(network, batch)
+    return latents
 
 
 def fold_batch_norm(network: nn.Module) -> nn.Module:
@@ -209,6 +215,9 @@ def evenly_spaced(n_images: int, n_chosen: int) -> np.ndarray:
 _REFRESH_BYTES = 2**28
 """Most memory for the pooled maps of one layer; those of the next one come on top while it is computed."""
 
+_LARGEST_REFRESHING_SIDE = 1024
+"""Of larger images, the middle is enough for the statistics."""
+
 _FEWEST_REFRESHING = 32
 """The statistics are taken from at least so many images, if there are; where their maps would take too much memory,
 they are computed again for every layer."""
@@ -229,11 +238,11 @@ def refresh_and_encode(network: "TextureFCN", images: Images, device: torch.devi
     dtype = next(network.parameters()).dtype
 
     def pixels() -> Iterable[Tensor]:
-        return (network.reduce(to_batch(take(images, part), device)).to(dtype) for part in parts)
+        return (_middle(network.reduce(to_batch(take(images, part), device)).to(dtype)) for part in parts)
 
     network.eval()
     with torch.no_grad():
-        if len(chosen) > n_kept:
+        if len(chosen) > n_kept or in_strips(network, largest_image(images)):
             _refresh_layer_by_layer(network, pixels, shares)
             return encode(network, images, device)
         maps, blocks = pixels(), []
@@ -246,6 +255,16 @@ def refresh_and_encode(network: "TextureFCN", images: Images, device: torch.devi
     if len(others):
         latents[others] = encode(network, images, device, others)
     return latents
+
+
+def _middle(pixels: Tensor) -> Tensor:
+    """Return the middle of images (b, c, h, w) that are very large."""
+    for axis in (2, 3):
+        length = pixels.shape[axis]
+        if length > _LARGEST_REFRESHING_SIDE:
+            start = (length - _LARGEST_REFRESHING_SIDE) // 2
+            pixels = pixels.narrow(axis, start, _LARGEST_REFRESHING_SIDE)
+    return pixels
 
 
 def _refresh_block(

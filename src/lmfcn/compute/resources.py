@@ -60,11 +60,24 @@ def check_device(device: str | torch.device = "auto") -> torch.device:
         torch.empty(0, device=found)
     except (RuntimeError, AssertionError, TypeError) as error:
         names = ", ".join(available_devices())
-        raise ValueError(f"device must be 'auto' or an available device ({names}), got {device!r}.") from error
+        reason = why_no_cuda() if str(device).startswith("cuda") else ""
+        raise ValueError(f"device must be 'auto' or an available device ({names}), got {device!r}.{reason}") from error
     fault = None if found == CPU else _known_fault(found)
     if fault is not None:
         raise ValueError(f"The device {str(found)!r} cannot be used ({fault}); choose 'cpu' or 'auto'.")
     return found
+
+
+def why_no_cuda() -> str:
+    """Say what is missing for a graphics card of NVIDIA, if anything is, and where to get it."""
+    if torch.version.cuda is None and torch.version.hip is None:
+        return (
+            f" This torch ({torch.__version__}) was built without CUDA; install a build with it"
+            " (pytorch.org/get-started), or leave device='auto'."
+        )
+    if not torch.cuda.is_available():
+        return " Torch finds no graphics card or no driver for it: see what the command nvidia-smi says."
+    return ""
 
 
 def available_devices() -> list[str]:

@@ -379,7 +379,7 @@ def _summarize(
         unreadable=unreadable,
         duplicates=[] if readable is None else describe_groups(readable, duplicates),
         problems=_find_problems(classes, infos, unreadable, collection.preprocessing),
-        warnings=_find_warnings(classes, groups, labels, duplicates),
+        warnings=_find_warnings(classes, groups, labels, duplicates, None if readable is None else readable.split),
         n_near_identical=duplicates.n_images,
     )
 
@@ -414,7 +414,11 @@ def _mixed_forms(infos: list[ImageInfo], color: str) -> list[str]:
 
 
 def _find_warnings(
-    classes: dict[str, int], groups: dict[str, int] | None, labels: np.ndarray, duplicates: Duplicates
+    classes: dict[str, int],
+    groups: dict[str, int] | None,
+    labels: np.ndarray,
+    duplicates: Duplicates,
+    split: np.ndarray | None,
 ) -> list[str]:
     found = []
     if len(classes) > 1 and max(classes.values()) > _IMBALANCE * min(classes.values()):
@@ -422,11 +426,17 @@ def _find_warnings(
     if groups is not None:
         found += [f"All images of class {name!r} are in one group." for name, n in groups.items() if n == 1]
     if duplicates.connected:
-        found.append(f"{duplicates.sentence} {KEPT_TOGETHER}")
+        found.append(f"{duplicates.sentence} {KEPT_TOGETHER if split is None else _effect_of(split, duplicates)}")
     n_mixed = sum(len(np.unique(labels[list(group)])) > 1 for group in duplicates.largest_groups) if len(labels) else 0
     if n_mixed:
         found.append(f"Of the groups of duplicates, {n_mixed} {'has' if n_mixed == 1 else 'have'} different labels.")
     return found
+
+
+def _effect_of(split: np.ndarray, duplicates: Duplicates) -> str:
+    """Say what a given split, which is used as it is, does to near-identical images."""
+    n_groups = sum(len(np.unique(split[list(group)])) > 1 for group in duplicates.connected)
+    return f"The given split separates {n_groups or 'none'} of these groups."
 
 
 def _groups_per_class(labels: np.ndarray, groups: np.ndarray) -> dict[str, int]:

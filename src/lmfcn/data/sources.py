@@ -11,7 +11,7 @@ import numpy as np
 
 from lmfcn.data.collection import ImageCollection
 
-IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".jfif", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm"}
+IMAGE_SUFFIXES = {".png", ".jpg", ".jpeg", ".jfif", ".tif", ".tiff", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".pnm"}
 _PART_OF_LIST = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".npz")
@@ -41,7 +41,7 @@ def open_collection(
         return _open(Path(path), group_column, **options)
     if group_column is not None:
         raise ValueError("Groups can come from a column or from file names, not from both; give one of them.")
-    pattern = _compile_pattern(group_pattern)
+    pattern = compile_pattern(group_pattern)
     collection = _open(Path(path), None, **options)
     collection.groups = np.array(groups_from_names(collection.paths, pattern))
     return collection
@@ -67,7 +67,8 @@ def groups_from_names(paths: Iterable[str], pattern: re.Pattern[str]) -> list[st
     return groups
 
 
-def _compile_pattern(text: str) -> re.Pattern[str]:
+def compile_pattern(text: str) -> re.Pattern[str]:
+    """Compile a regular expression with brackets, or say what is wrong with it."""
     try:
         pattern = re.compile(text)
     except re.error as error:
@@ -82,7 +83,7 @@ def _compile_pattern(text: str) -> re.Pattern[str]:
 def _open(path: Path, group_column: str | None, **options: Any) -> ImageCollection:
     if not path.exists():
         raise ValueError(f"{path} does not exist.")
-    path = _table_in(path) or path
+    path = table_in(path) or path
     readers = {".csv": from_table, ".tsv": from_table, ".npz": from_npz}
     if path.is_file() and path.suffix.lower() in readers:
         return readers[path.suffix.lower()](path, group_column=group_column, **options)
@@ -109,9 +110,9 @@ def open_images(path: str | Path, **options: Any) -> ImageCollection:
         Passed on to `ImageCollection`, such as `color`.
     """
     path = Path(path)
-    if not path.is_dir() or _table_in(path) or _list_files(path):
+    if not path.is_dir() or table_in(path) or _list_files(path):
         return open_collection(path, **options)
-    files = sorted(_image_files(path), key=lambda file: (file.relative_to(path).parts[0], str(file)))
+    files = sorted(image_files(path), key=lambda file: (file.relative_to(path).parts[0], str(file)))
     if not files:
         raise ValueError(f"No image was found in {path}.")
     return ImageCollection(files, **options)
@@ -128,11 +129,11 @@ def from_folder(path: str | Path, **options: Any) -> ImageCollection:
     files: list[str] = []
     labels: list[str] = []
     for folder in sorted(child for child in path.iterdir() if child.is_dir() and not child.name.startswith(".")):
-        found = sorted(str(file) for file in _image_files(folder))
+        found = sorted(str(file) for file in image_files(folder))
         files += found
         labels += [folder.name] * len(found)
     if not files:
-        n_outside = sum(1 for _ in _image_files(path))
+        n_outside = sum(1 for _ in image_files(path))
         hint = f"the {n_outside} images in it are in no class folder" if n_outside else "no image was found in it"
         raise ValueError(f"{path} must hold one folder of images per class, but {hint}.")
     return ImageCollection(files, labels, **options)
@@ -198,7 +199,8 @@ def from_npz(path: str | Path, *, group_column: str | None = None, **options: An
     return ImageCollection(images, labels, groups, content.get("split"), **options)
 
 
-def _image_files(folder: Path) -> Iterator[Path]:
+def image_files(folder: Path) -> Iterator[Path]:
+    """Go through the image files of a folder, at any depth; hidden ones and those in hidden folders are left out."""
     for file in folder.rglob("*"):
         hidden = any(part.startswith(".") for part in file.relative_to(folder).parts)
         if file.suffix.lower() in IMAGE_SUFFIXES and not hidden and file.is_file():
@@ -211,7 +213,8 @@ def _resolve(file: str, folder: Path) -> str:
     return str(resolved if resolved.exists() or not Path(file).exists() else file)
 
 
-def _table_in(folder: Path) -> Path | None:
+def table_in(folder: Path) -> Path | None:
+    """Return the table `labels.csv` or `groups.csv` of a folder, if it has one."""
     return next((folder / name for name in ("labels.csv", "groups.csv") if (folder / name).is_file()), None)
 
 

@@ -85,14 +85,15 @@ def unpack_digests(text: Any) -> set[bytes]:
 class LabelledImages:
     """Images (n, h, w, c) with their class numbers (n,), their groups (n,) or None, and their positions (n,) in X.
 
-    The positions of validation images that were given separately follow those of X. If `images` are only parts of
-    larger ones, `whole` are these.
+    The positions of validation images that were given separately follow those of X. Their perceptual hashes (n, 5) are
+    kept if they were needed before. If `images` are only parts of larger ones, `whole` are these.
     """
 
     images: LoadedImages
     numbers: np.ndarray
     groups: np.ndarray | None
     positions: np.ndarray
+    hashes: np.ndarray | None = None
     whole: LoadedImages | None = None
 
     def __len__(self) -> int:
@@ -100,8 +101,8 @@ class LabelledImages:
 
     def subset(self, indices: np.ndarray) -> "LabelledImages":
         """Return the images at the given indices."""
-        groups = None if self.groups is None else self.groups[indices]
-        return LabelledImages(self.images[indices], self.numbers[indices], groups, self.positions[indices])
+        groups, hashes = (None if part is None else part[indices] for part in (self.groups, self.hashes))
+        return LabelledImages(self.images[indices], self.numbers[indices], groups, self.positions[indices], hashes)
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,8 @@ class TrainingData:
 
     def hashes(self) -> str:
         """Return the perceptual hashes of all images as one text, by which near-identical images can be recognised."""
-        return pack_hashes(np.concatenate([perceptual_hashes(part.images) for part in self._parts]))
+        parts = [perceptual_hashes(part.images) if part.hashes is None else part.hashes for part in self._parts]
+        return pack_hashes(np.concatenate(parts))
 
     def size_range(self) -> dict[str, list[int]] | None:
         """Return height and width of the smallest and of the largest image, by area, as JSON can hold them."""
@@ -231,8 +233,8 @@ def _hold_out(
 
 def _with_near_duplicates(images: LabelledImages) -> LabelledImages:
     """Return the images with groups that also hold near-identical images together."""
-    together = group_near(perceptual_hashes(images.images))
-    return replace(images, groups=join_groups(images.groups, together, len(images)))
+    hashes = perceptual_hashes(images.images)
+    return replace(images, groups=join_groups(images.groups, group_near(hashes), len(images)), hashes=hashes)
 
 
 def _check_validation(validation: Any, form: ImageForm, classes: np.ndarray, n_before: int) -> LabelledImages:

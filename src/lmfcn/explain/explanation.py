@@ -1,6 +1,6 @@
 """Explain one prediction: its probabilities, the training images that decide it, and a map over the image."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,11 @@ class Contributions:
     value: float
     intercept: float
     weights: np.ndarray
+
+    def __repr__(self) -> str:
+        return (
+            f"Contributions({len(self.weights)} support vectors, decision value {self.value:+.3f} for {self.label!s})"
+        )
 
     def supporting(self, top: int = 5) -> np.ndarray:
         """Return at most `top` support vectors with the largest positive weights, the largest first."""
@@ -92,7 +97,7 @@ class DecidingImage:
     weight: float
     label: str | None
     name: str | None = None
-    picture: bytes | None = None
+    picture: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -140,6 +145,13 @@ class Explanation:
     latent: np.ndarray
     coordinates: tuple[float, float] | None
     decision_values: dict[str, float]
+
+    def __repr__(self) -> str:
+        return (
+            f"Explanation({self.label!r} with probability {self.probabilities[self.label]:.3f}; decision value"
+            f" {self.value:+.3f} for {self.explained!r}, from {len(self.supporting)} images for it,"
+            f" {len(self.opposing)} against it and {self.n_rest} others)"
+        )
 
     @property
     def standing(self) -> str:

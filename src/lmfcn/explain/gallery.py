@@ -117,6 +117,9 @@ class Gallery:
     support: np.ndarray
     pictures: list[bytes]
 
+    def __repr__(self) -> str:
+        return f"Gallery({len(self)} images, {len(self.support)} support vectors, {len(self.classes)} classes)"
+
     @classmethod
     def of(
         cls, classifier: "LMFCNClassifier", images: Any, labels: Any = None, names: Any = None, validation: Any = None

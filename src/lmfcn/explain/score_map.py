@@ -169,6 +169,10 @@ class ScoreMap:
     base: float
     border: float
 
+    def __repr__(self) -> str:
+        height, width = self.values.shape
+        return f"ScoreMap({height}x{width} pixels, decision value {self.value:+.3f} for {self.label!s})"
+
 
 def score_map(
     model: TextureModel, image: np.ndarray, label: Any, blur: float | None = None, latent: np.ndarray | None = None

@@ -95,6 +95,7 @@ _OTHER = {
     "image_state": "of the image before it was changed",
     "tissue": "with another tissue mask, or without",
     "blocks": "in other blocks",
+    "typicality": "without --none-of-these",
 }
 """Descriptions of settings whose values a user cannot read."""
 
@@ -111,12 +112,15 @@ class MapSettings:
         Reader, level and scale.
     tissue : TissueMask, optional
         Windows without tissue are skipped.
+    typicality : bool
+        Whether the typicality of windows is measured, too.
     """
 
     window: int
     stride: int
     view: View
     tissue: TissueMask | None = None
+    typicality: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,8 +129,9 @@ class BlockResult:
 
     Attributes
     ----------
-    probabilities : array (rows, columns, n_classes)
-        NaN for windows that were skipped or could not be read.
+    probabilities : array (rows, columns, n_channels)
+        A channel per class, and perhaps one more for the typicality; NaN for windows that were skipped or could not be
+        read.
     missing : list of str
         Sentences about parts that could not be read.
     """
@@ -164,7 +169,7 @@ class BlockMapper:
         if settings.tissue is not None:
             wanted = settings.tissue.select_windows(grid, block)
         if not wanted.any():
-            return BlockResult(_empty_probabilities(block, mapper.n_classes), [])
+            return BlockResult(_empty_probabilities(block, mapper.n_channels(typicality=settings.typicality)), [])
         read = image.read(grid.region(block))
         missing = []
         for box, reason in read.missing:
@@ -172,7 +177,8 @@ class BlockMapper:
             if wanted[touched.within(block)].any():
                 missing.append(f"{_describe_pixels(box)}: {reason}")
             wanted[touched.within(block)] = False
-        return BlockResult(mapper.map_block(read.pixels, grid, block, wanted), missing)
+        found = mapper.map_block(read.pixels, grid, block, wanted, typicality=settings.typicality)
+        return BlockResult(found, missing)
 
     def __reduce__(self) -> tuple[type, tuple[TextureModel, Path, MapSettings, str]]:
         # Workers send it to each other. An open image cannot be pickled, and workers may have other devices.
@@ -189,16 +195,16 @@ class BlockMapper:
         return open_view(self.image_path, self.settings.view, self.model.form)
 
 
-def make_lost_block(grid: MapGrid, block: Box, n_classes: int) -> BlockResult:
+def make_lost_block(grid: MapGrid, block: Box, n_channels: int) -> BlockResult:
     """Return an empty result for a block on which every worker process died."""
     first = (start * grid.stride for start in block[:2])
     last = ((end - 1) * grid.stride + grid.window for end in block[2:])
     reason = "every process that worked on it died; the likeliest reason is too little memory for so many at once"
-    return BlockResult(_empty_probabilities(block, n_classes), [f"{_describe_pixels(Box(*first, *last))}: {reason}"])
+    return BlockResult(_empty_probabilities(block, n_channels), [f"{_describe_pixels(Box(*first, *last))}: {reason}"])
 
 
-def _empty_probabilities(block: Box, n_classes: int) -> np.ndarray:
-    return np.full((*block.shape, n_classes), np.nan, dtype=np.float32)
+def _empty_probabilities(block: Box, n_channels: int) -> np.ndarray:
+    return np.full((*block.shape, n_channels), np.nan, dtype=np.float32)
 
 
 def _describe_pixels(pixels: Box) -> str:
@@ -253,7 +259,7 @@ class BlockStore:
         return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
 
     def read(self, windows: Box) -> np.ndarray:
-        """Return the probabilities (rows, columns, n_classes) of some windows from all blocks that hold them."""
+        """Return the channels (rows, columns, n_channels) of some windows from all blocks that hold them."""
         found: np.ndarray | None = None
         for block in self.blocks:
             common = block.overlap(windows)
@@ -282,6 +288,7 @@ def describe_map(model_path: Path, image_path: Path, settings: MapSettings, bloc
         "stride": settings.stride,
         **asdict(settings.view),
         "tissue": None if settings.tissue is None else hashlib.sha256(settings.tissue.tissue.tobytes()).hexdigest(),
+        **({"typicality": True} if settings.typicality else {}),
         "blocks": hashlib.sha256(json.dumps(blocks).encode()).hexdigest(),
     }
 
@@ -296,7 +303,9 @@ def _read_settings(path: Path) -> dict[str, Any] | None:
 
 def _difference(found: dict[str, Any], wanted: dict[str, Any]) -> str:
     """Describe the first setting in which the map in the folder differs from the wanted one."""
-    name = next(name for name in wanted if found.get(name) != wanted[name])
+    name = next((name for name in wanted if found.get(name) != wanted[name]), None)
+    if name is None:
+        return "with --none-of-these"
     if name == "image":
         return f"of {found.get(name)}"
     return _OTHER.get(name, f"with {name} {found.get(name)} instead of {wanted[name]}")

@@ -5,7 +5,7 @@ import io
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,19 @@ import tifffile
 from PIL import Image, ImageDraw, ImageFont
 
 from lmfcn.maps.blocks import BlockStore, TissueMask
+from lmfcn.maps.geojson import label_regions, write_geojson
 from lmfcn.maps.large_image import LargeImage, resize_whole
 from lmfcn.maps.texture_map import Box, MapGrid
 from lmfcn.util.class_style import class_color
 from lmfcn.util.files import atomic_path, write_text
 
 _MOST_CLASSES = 250
-_UNLABELLED = {"rejected": (150, 150, 150), "glass": (255, 255, 255), "unreadable": (0, 0, 0)}
+_UNLABELLED = {
+    "rejected": (150, 150, 150),
+    "glass": (255, 255, 255),
+    "unreadable": (0, 0, 0),
+    "none of these": (90, 90, 90),
+}
 """Entries of the legend that are not classes, and their colours; their numbers follow those of the classes."""
 
 
@@ -32,7 +38,7 @@ class Legend:
     Attributes
     ----------
     names : list of str
-        The classes in the model's order, then rejected, glass and unreadable; all different.
+        The classes in the model's order, then rejected, glass, unreadable and none of these; all different.
     colours : array of uint8 (n, 3)
     """
 
@@ -59,12 +65,24 @@ class Legend:
         """Label number of windows on damaged parts of the image."""
         return self.n_classes + 2
 
-    def labels(self, probabilities: np.ndarray, wanted: np.ndarray | None, reject: float) -> np.ndarray:
-        """Return the label numbers (rows, columns) for probabilities (rows, columns, n_classes)."""
-        unknown = np.isnan(probabilities[..., 0])
-        known = np.nan_to_num(probabilities)
+    @property
+    def no_class(self) -> int:
+        """Label number of windows that look like none of the classes."""
+        return self.n_classes + 3
+
+    def labels(
+        self, channels: np.ndarray, wanted: np.ndarray | None, reject: float, none_of_these: float | None = None
+    ) -> np.ndarray:
+        """Return the label numbers (rows, columns) for channels (rows, columns, n_channels).
+
+        These are the probabilities of all classes and, with `none_of_these`, the typicality.
+        """
+        unknown = np.isnan(channels[..., 0])
+        known = np.nan_to_num(channels[..., : self.n_classes])
         labels = known.argmax(axis=2).astype(np.uint8)
         labels[known.max(axis=2) < reject] = self.rejected
+        if none_of_these is not None:
+            labels[channels[..., self.n_classes] <= none_of_these] = self.no_class
         labels[unknown] = self.unreadable
         if wanted is not None:
             labels[~wanted] = self.glass
@@ -146,14 +164,19 @@ def write_label_picture(path: Path, labels: np.ndarray, legend: Legend, areas: n
 
 def write_overlay(path: Path, labels: np.ndarray, image: np.ndarray, legend: Legend, areas: np.ndarray) -> None:
     """Write labels (height, width) over an image (height, width, 3); rejected windows and glass get no colour."""
+    blended = blend_labels(labels, image, legend)
+    _write_png(path, _add_legend(blended, legend, areas, hide_transparent=True))
+
+
+def blend_labels(labels: np.ndarray, image: np.ndarray, legend: Legend) -> np.ndarray:
+    """Return an image (height, width, 3) of uint8 with the colours of labels (height, width) over it."""
     background = image.astype(np.float32)
     colours = legend.colours.astype(np.float32)
     opacity = np.full(len(colours), _OPACITY, dtype=np.float32)
     opacity[[legend.rejected, legend.glass]] = 0
     opacity[legend.unreadable] = 1
     shares = opacity[labels][..., None]
-    blended = background * (1 - shares) + colours[labels] * shares
-    _write_png(path, _add_legend(np.rint(blended).astype(np.uint8), legend, areas, hide_transparent=True))
+    return np.rint(background * (1 - shares) + colours[labels] * shares).astype(np.uint8)
 
 
 def to_rgb(pixels: np.ndarray, kind: str) -> np.ndarray:
@@ -210,6 +233,8 @@ class FinishedMap:
     tissue : TissueMask or None
     reject : float
         Smallest probability of a label that is shown.
+    none_of_these : float or None
+        Typicality up to which a window gets no label.
     """
 
     store: BlockStore
@@ -217,13 +242,14 @@ class FinishedMap:
     legend: Legend
     tissue: TissueMask | None
     reject: float
+    none_of_these: float | None = None
 
     def label_bands(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the map from top to bottom: number of the first row, and labels (rows, columns)."""
         for top in range(0, self.grid.rows, _BAND):
             box = Box(top, 0, min(top + _BAND, self.grid.rows), self.grid.columns)
             wanted = None if self.tissue is None else self.tissue.select_windows(self.grid, box)
-            yield top, self.legend.labels(self.store.read(box), wanted, self.reject)
+            yield top, self.legend.labels(self.store.read(box), wanted, self.reject, self.none_of_these)
 
     def areas(self) -> np.ndarray:
         """Return the area (n,) of each label: the pixels whose nearest window has it."""
@@ -255,7 +281,15 @@ _TILE = 256
 _SMALL_TIFF = 2**31
 _LAST = "map.json"
 """Written last and removed first: if it exists, all other files are complete."""
-_OTHERS = ("labels.png", "probabilities.tif", "areas.csv", "map.png", "overlay.png")
+_OTHERS = (
+    "labels.png",
+    "probabilities.tif",
+    "areas.csv",
+    "map.png",
+    "overlay.png",
+    "regions.geojson",
+    "labels.ome.tif",
+)
 
 
 def write_outputs(
@@ -264,6 +298,7 @@ def write_outputs(
     output: Path,
     about: dict[str, Any],
     advance: Callable[[], None],
+    others: Collection[str] = (),
 ) -> np.ndarray:
     """Write all files of a map into a folder and return the area (n,) in pixels of every entry of the legend.
 
@@ -277,6 +312,8 @@ def write_outputs(
         Additional entries of map.json.
     advance : callable
         Called after each of the `N_STEPS` steps.
+    others : collection of "geojson" and "ome-tiff"
+        What to write beside the usual files.
     """
     (output / _LAST).unlink(missing_ok=True)
     grid, legend = finished.grid, finished.legend
@@ -290,6 +327,10 @@ def write_outputs(
     _write_areas(output / "areas.csv", legend.names, areas, images[0].size.micrometres)
     advance()
     _write_pictures(finished, images[1], output, areas)
+    if "geojson" in others:
+        _write_regions(output / "regions.geojson", finished, images[0])
+    if "ome-tiff" in others:
+        _write_ome(output / "labels.ome.tif", finished, images[0].size.micrometres)
     advance()
     known = {"labels": legend.names, "reject": finished.reject, "micrometres_per_pixel": images[0].size.micrometres}
     write_text(output / _LAST, json.dumps(_describe_grid(grid) | known | about, indent=1))
@@ -301,6 +342,39 @@ def remove_outputs(output: Path) -> None:
     if (output / _LAST).is_file():
         for name in (_LAST, *_OTHERS):
             (output / name).unlink(missing_ok=True)
+
+
+def _write_regions(path: Path, finished: FinishedMap, image: LargeImage) -> None:
+    """Write a polygon for every connected part of a label, in pixels of the finest level of the file."""
+    grid, legend, (height, width) = finished.grid, finished.legend, image.size.levels[0]
+    down = grid.extents(grid.rows, grid.height).cumsum() * (height / grid.height)
+    across = grid.extents(grid.columns, grid.width).cumsum() * (width / grid.width)
+    edges = np.append(0, down), np.append(0, across)
+    labels = np.concatenate([band for _, band in finished.label_bands()])
+    shown = [*range(legend.n_classes), legend.no_class]
+    regions = label_regions(labels, edges, shown)
+    write_geojson(path, ((legend.names[number], legend.colours[number].tolist(), rings) for number, rings in regions))
+
+
+def _write_ome(path: Path, finished: FinishedMap, micrometres: float | None) -> None:
+    """Write one pixel for every stride, from the corner of the image on, so that other programs can lay it over."""
+    grid = finished.grid
+    height, width = (-(-length // grid.stride) for length in (grid.height, grid.width))
+    numbered = "; ".join(f"{number} {name}" for number, name in enumerate(finished.legend.names))
+    metadata: dict[str, Any] = {"axes": "YX", "Name": "labels", "Description": numbered}
+    if micrometres is not None:
+        sides = {"Y": grid.height / height, "X": grid.width / width}
+        metadata |= {f"PhysicalSize{axis}": side * micrometres for axis, side in sides.items()}
+        metadata |= {f"PhysicalSize{axis}Unit": "µm" for axis in sides}
+    with atomic_path(path) as unfinished:
+        tifffile.imwrite(
+            unfinished,
+            finished.picture(height, width),
+            ome=True,
+            tile=(_TILE, _TILE),
+            compression="zlib",
+            metadata=metadata,
+        )
 
 
 def _describe_grid(grid: MapGrid) -> dict[str, int]:
@@ -346,7 +420,7 @@ def _tiles(finished: FinishedMap) -> Iterator[np.ndarray]:
     for top in range(0, everything.bottom, _TILE):
         for left in range(0, everything.right, _TILE):
             box = Box(top, left, top + _TILE, left + _TILE).overlap(everything)
-            found = finished.store.read(box)
+            found = finished.store.read(box)[..., : finished.legend.n_classes]
             tile = np.full((_TILE, _TILE, found.shape[2]), np.nan, dtype=np.float32)
             tile[: found.shape[0], : found.shape[1]] = found
             yield tile

@@ -2,7 +2,7 @@
 
 import errno
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -46,6 +46,10 @@ class MapRequest:
         Whether to skip glass; by default only in whole slides.
     reject : float
         Smallest probability of a label that is shown.
+    none_of_these : float, optional
+        Typicality up to which a window is shown as none of the classes.
+    outputs : collection of "geojson" and "ome-tiff"
+        What to write beside the usual files.
     block : int, optional
         Side of the blocks in pixels.
     device : str
@@ -61,6 +65,8 @@ class MapRequest:
     resolution: float | None = None
     tissue: bool | None = None
     reject: float = 0.0
+    none_of_these: float | None = None
+    outputs: Collection[str] = ()
     block: int | None = None
     device: str = "auto"
 
@@ -148,6 +154,8 @@ def _make_plan(request: MapRequest) -> _Plan:
         raise ValueError(f"scale must be positive, got {request.view.scale}.")
     model = load(request.model, "cpu")
     make_legend(model.classes)  # refuses too many classes
+    if request.none_of_these is not None:
+        model.known_distances().check_rate(request.none_of_these)
     view = resolve_view(request.image, request.view, request.resolution)
     image = open_view(request.image, view, model.form)
     mapper = model.mapper()
@@ -155,7 +163,8 @@ def _make_plan(request: MapRequest) -> _Plan:
     grid = mapper.grid((image.size.height, image.size.width), window, request.stride)
     overview = _overview(request.image, view, image.size.levels)
     with_tissue = view.reader == "openslide" if request.tissue is None else request.tissue
-    settings = MapSettings(window, request.stride, view, find_tissue(overview) if with_tissue else None)
+    tissue = find_tissue(overview) if with_tissue else None
+    settings = MapSettings(window, request.stride, view, tissue, request.none_of_these is not None)
     blocks = grid.blocks(mapper.n_latents, request.block)
     description = describe_map(request.model, request.image, settings, blocks)
     return _Plan(model, image, overview, grid, settings, BlockStore(request.output / "blocks", blocks, description))
@@ -177,17 +186,18 @@ def _compute(plan: _Plan, request: MapRequest, jobs: int | None, scheduler: str 
                 remove_outputs(request.output)
                 store.begin()
             if isinstance(result, LostWorkerError):
-                result = make_lost_block(plan.grid, block, len(plan.model.classes))
+                result = make_lost_block(plan.grid, block, len(plan.model.classes) + plan.settings.typicality)
             store.add(block, result)
             advance()
 
 
 def _write(plan: _Plan, request: MapRequest, *, verbose: bool) -> MapOutcome:
-    finished = FinishedMap(plan.store, plan.grid, make_legend(plan.model.classes), plan.settings.tissue, request.reject)
+    legend, shown = make_legend(plan.model.classes), (request.reject, request.none_of_these)
+    finished = FinishedMap(plan.store, plan.grid, legend, plan.settings.tissue, *shown)
     view = plan.settings.view
     about = {"level": view.level, "scale": view.scale, "image": str(request.image), "model": str(request.model)}
     with item_progress("Writing files", N_STEPS, visible=verbose) as advance:
-        areas = write_outputs(finished, (plan.image, plan.overview), request.output, about, advance)
+        areas = write_outputs(finished, (plan.image, plan.overview), request.output, about, advance, request.outputs)
     missing = [sentence for block in plan.store.blocks for sentence in plan.store.missing(block)]
     area_by_name = dict(zip(finished.legend.names, areas.tolist(), strict=True))
     return MapOutcome(area_by_name, finished.legend.n_classes, list(dict.fromkeys(missing)))

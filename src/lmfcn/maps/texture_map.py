@@ -22,7 +22,7 @@ from lmfcn.data.framing import describe_fit
 from lmfcn.maps.windows import CORNERS, END, START, STRIPS, Corner, Places, WindowMaps, window_maps
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.method.network import TextureFCN
-from lmfcn.model import TextureModel, probabilities
+from lmfcn.model import TextureModel, TypicalDistances, probabilities
 
 USUAL_WINDOW = 64
 _PATCH = 256  # pixels
@@ -254,6 +254,10 @@ class TextureMap:
     classes: np.ndarray
     grid: MapGrid
 
+    def __repr__(self) -> str:
+        rows, columns, n_classes = self.probabilities.shape
+        return f"TextureMap({rows}x{columns} windows, {n_classes} classes)"
+
     @property
     def labels(self) -> np.ndarray:
         """The most probable label (rows, columns) of each window."""
@@ -278,6 +282,9 @@ class Mapper(ABC):
         Length of the joined latents of all networks.
     """
 
+    typical: TypicalDistances | None = None
+    """What typicality is measured by, if the model knows it."""
+
     def __init__(self, decision: Decision, inverse_temperature: float, n_latents: int) -> None:
         self._decision = decision
         self._inverse_temperature = inverse_temperature
@@ -288,11 +295,15 @@ class Mapper(ABC):
     def of(model: TextureModel) -> "Mapper":
         """Return the mapper for a fitted model, with or without a frozen network."""
         decision, inverse_temperature = model.decision, model.calibration.inverse_temperature
+        mapper: Mapper
         if model.trunk is None:
-            return FCNMapper(model.members, decision, inverse_temperature)
-        from lmfcn.maps.trunk_map import TrunkMapper  # which is made of the parts in this module
+            mapper = FCNMapper(model.members, decision, inverse_temperature)
+        else:
+            from lmfcn.maps.trunk_map import TrunkMapper  # which is made of the parts in this module
 
-        return TrunkMapper(model.networks, decision, inverse_temperature)
+            mapper = TrunkMapper(model.networks, decision, inverse_temperature)
+        mapper.typical = model.typical
+        return mapper
 
     @abstractmethod
     def grid(self, size: tuple[int, int], window: int, stride: int) -> MapGrid:
@@ -313,10 +324,20 @@ class Mapper(ABC):
             found[block.within(grid.all_windows)] = self.map_block(pixels[grid.region(block).slices], grid, block)
         return found
 
+    def n_channels(self, *, typicality: bool) -> int:
+        """Return how many numbers `map_block` gives for every window."""
+        return self.n_classes + typicality
+
     def map_block(
-        self, pixels: np.ndarray, grid: MapGrid, windows: Box, wanted: np.ndarray | None = None
+        self,
+        pixels: np.ndarray,
+        grid: MapGrid,
+        windows: Box,
+        wanted: np.ndarray | None = None,
+        *,
+        typicality: bool = False,
     ) -> np.ndarray:
-        """Return the probabilities (rows, columns, n_classes) of some windows.
+        """Return the probabilities (rows, columns, n_classes) of some windows, and behind them perhaps the typicality.
 
         Parameters
         ----------
@@ -326,16 +347,18 @@ class Mapper(ABC):
         windows : Box
         wanted : array of bool (rows, columns), optional
             Windows to compute; the others become NaN.
+        typicality : bool
+            Whether to add a channel with the typicality, which the model must know.
         """
         if wanted is None:
             wanted = np.ones(windows.shape, dtype=bool)
-        found = np.full((*windows.shape, self.n_classes), np.nan, dtype=np.float32)
+        found = np.full((*windows.shape, self.n_channels(typicality=typicality)), np.nan, dtype=np.float32)
         with torch.no_grad():
             latents = self._latents(pixels, grid, windows, wanted)
             for group in tile_box(windows, grid.group):
                 in_group = group.within(windows)
                 if wanted[in_group].any():
-                    found[in_group] = self._predict(latents[in_group])
+                    found[in_group] = self._predict(latents[in_group], typicality=typicality)
         found[~wanted] = np.nan
         return found
 
@@ -353,9 +376,13 @@ class Mapper(ABC):
                     latents[common.within(windows)] += sums[common.within(part)]
         return latents
 
-    def _predict(self, latents: Tensor) -> np.ndarray:
-        scores = self._decision.scores(latents.reshape(-1, self.n_latents))
-        return probabilities(scores, self._inverse_temperature).reshape(*latents.shape[:2], -1).cpu().numpy()
+    def _predict(self, latents: Tensor, *, typicality: bool) -> np.ndarray:
+        flat = latents.reshape(-1, self.n_latents)
+        found = probabilities(self._decision.scores(flat), self._inverse_temperature).cpu().numpy()
+        if typicality and self.typical is not None:
+            usual = self.typical.typicality(self._decision.scale.apply(flat))
+            found = np.concatenate([found, usual[:, None]], axis=1)
+        return found.reshape(*latents.shape[:2], -1)
 
 
 class FCNMapper(Mapper):
@@ -378,23 +405,30 @@ class FCNMapper(Mapper):
 
     def grid(self, size: tuple[int, int], window: int, stride: int) -> MapGrid:
         """Return the grid of windows in an image of some height and width; refuse sizes that do not fit."""
-        # A convolution reaches one position further, and so does the pooling after a hidden one.
-        reach = sum(2 * 2**block for block in range(self._depth)) + 2**self._depth
-        return MapGrid(*size, window, stride, self._step, reach * self._reduction)
+        return MapGrid(*size, window, stride, self._step, self._reach)
 
     def default_window(self, size: tuple[int, int] | None) -> int:
-        """Return the side of windows for a model whose training images had this size; 64 if they had several."""
+        """Return the side of windows for a model whose training images had this size; 64 if they had several.
+
+        More if the networks reduce their images so much that they need more around every position.
+        """
         if size is None:
-            return max(USUAL_WINDOW, self._step)
+            return -(-max(USUAL_WINDOW, 2 * self._reach) // self._step) * self._step
         return max(1, min(size) // self._step) * self._step
+
+    @property
+    def _reach(self) -> int:
+        """Pixels on either side of a position of the coarsest maps that it depends on."""
+        # A convolution reaches one position further, and so does the pooling after a hidden one.
+        return (sum(2 * 2**block for block in range(self._depth)) + 2**self._depth) * self._reduction
 
     @property
     def _step(self) -> int:
         """Pixels between neighbouring positions of the coarsest maps."""
         return 2**self._depth * self._reduction
 
-    def _predict(self, latents: Tensor) -> np.ndarray:
-        return super()._predict(with_deviations(latents, self._squared_parts()))
+    def _predict(self, latents: Tensor, *, typicality: bool) -> np.ndarray:
+        return super()._predict(with_deviations(latents, self._squared_parts()), typicality=typicality)
 
     def _squared_parts(self) -> Iterator[tuple[int, int]]:
         """Go through the maps that are followed by their squares: the first latent, and how many there are."""

@@ -142,8 +142,8 @@ class TrunkMapper(Mapper):
                 if network.deviations:
                     yield maps.square()
 
-    def _predict(self, latents: Tensor) -> np.ndarray:
-        return super()._predict(with_deviations(latents, self._squared_parts()))
+    def _predict(self, latents: Tensor, *, typicality: bool) -> np.ndarray:
+        return super()._predict(with_deviations(latents, self._squared_parts()), typicality=typicality)
 
     def _squared_parts(self) -> Iterator[tuple[int, int]]:
         """Go through the maps that are followed by their squares: the first latent, and how many there are."""

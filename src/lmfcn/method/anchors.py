@@ -43,6 +43,14 @@ class Anchors:
     anchor: Tensor
     valid: Tensor
 
+    def with_forbidden(self) -> "Anchors":
+        """Return the same with arbitrary forbidden anchors where there are too few allowed ones."""
+        return replace(self, valid=torch.ones_like(self.valid))
+
+    def of_none(self) -> "Anchors":
+        """Return the anchors of no image."""
+        return Anchors(self.moved[:0], self.anchor[:0], self.valid[:0])
+
     @property
     def n_without(self) -> int:
         """Number of moving images for which no anchor is allowed."""
@@ -156,6 +164,19 @@ class EpochAnchors:
         """Number of images that a term should move but has no anchor for."""
         return sum(term.n_without for term in self._terms)
 
+    def single_terms(self) -> "list[EpochAnchors]":
+        """Return the anchors of each of the three terms alone."""
+        none = EpochAnchors(*(term.of_none() for term in (*self._terms, self.contrast)))
+        return [
+            replace(none, support=self.support, contrast=self.contrast),
+            replace(none, correction=self.correction),
+            replace(none, opposite=self.opposite),
+        ]
+
+    def with_forbidden(self) -> "EpochAnchors":
+        """Return the same with arbitrary forbidden anchors where there are too few allowed ones."""
+        return EpochAnchors(*(term.with_forbidden() for term in (*self._terms, self.contrast)))
+
     @property
     def _terms(self) -> tuple[Anchors, Anchors, Anchors]:
         return self.support, self.correction, self.opposite
@@ -205,6 +226,7 @@ def choose_anchors(distances: Tensor, labels: Tensor, svm: FittedSVM, recipe: Re
     misclassified = svm.misclassified if recipe.wr_close else no_indices
     settled = svm.settled if recipe.sh_close else no_indices
     any_class = recipe.correction_class == "any"
+    targets = svm.settled if recipe.correction_class == "settled" else svm.support
     pool = svm.settled
     if recipe.fallback_anchors:
         pool = with_fallback_anchors(labels, svm.settled, svm.misclassified)
@@ -212,9 +234,10 @@ def choose_anchors(distances: Tensor, labels: Tensor, svm: FittedSVM, recipe: Re
     other = opposite_anchors(distances, labels, support, pool, recipe.sv_close)
     if recipe.support_loss == "contrast":
         own = own.only_where(other.valid.any(dim=1))  # nothing to compare with is as bad as no anchor
-    return EpochAnchors(
+    anchors = EpochAnchors(
         own,
-        correction_anchors(distances, labels, misclassified, svm.support, recipe.wr_close, any_class=any_class),
+        correction_anchors(distances, labels, misclassified, targets, recipe.wr_close, any_class=any_class),
         opposite_anchors(distances, labels, settled, svm.settled, recipe.sh_close),
         other,
     )
+    return anchors.with_forbidden() if recipe.fill_anchors else anchors

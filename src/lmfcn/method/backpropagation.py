@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,8 @@ class Descent:
         self.recipe = recipe
         self.generator = generator
         self.map_bytes = map_bytes
-        self.bfloat16 = uses_bfloat16(recipe.precision)
+        self.bfloat16 = uses_bfloat16(recipe.precision, labels.device)
+        self.extra_losses: list[Callable[[Tensor, Tensor], Tensor]] = []  # of latents and labels, set by callbacks
         self.head = Head(network.n_latents, labels) if recipe.head_weight else None
         rate, decay = recipe.learning_rate, recipe.weight_decay
         learnt = [weight for weight in network.parameters() if weight.requires_grad]
@@ -107,14 +109,15 @@ class Descent:
             n_offered += len(batch)
             if not self._costs_anything(torch.from_numpy(batch).to(device), space):
                 continue  # a step without a gradient would still decay the weights and follow the momentum
-            loss = self._loss(self._latents(images, batch, device), torch.from_numpy(batch).to(device), space)
-            if not torch.isfinite(loss):
-                raise TrainingError(
-                    f"The loss became {loss.item()} in epoch {epoch}; try a smaller learning_rate"
-                    " (or a smaller sh_close, if it is not 0)."
-                )
             self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()
+            for part in self._parts(batch):
+                loss = self._loss(self._latents(images, part, device), torch.from_numpy(part).to(device), space)
+                if not torch.isfinite(loss):
+                    raise TrainingError(
+                        f"The loss became {loss.item()} in epoch {epoch}; try a smaller learning_rate"
+                        " (or a smaller sh_close, if it is not 0)."
+                    )
+                loss.backward()
             self.optimizer.step()
             n_images += len(batch)
             batch_done(n_offered / (self.recipe.n_passes * len(moved)))
@@ -139,29 +142,31 @@ class Descent:
     def _latents(self, images: Images, batch: np.ndarray, device: torch.device) -> Tensor:
         """Return the latents (b, n_latents) of a batch in train mode; a whole set that is too large goes in pieces."""
         with convolutions_in(bfloat16=self.bfloat16, device=device):
+            shown = self._shown(images, batch)
             # The memory of a mini-batch is the user's choice, by its size; pieces would only make it slower.
             if self.recipe.batch_size == "all":
-                height, width = take(images, batch[:1]).shape[1:3]
+                height, width = shown(slice(1)).shape[1:3]
                 n_fitting = max(1, self.map_bytes // bytes_per_image(self.network, height, width))
                 if len(batch) > n_fitting:
                     kind, square = self.recipe.augmentation, height == width
                     augmentation = Augmentation(len(batch), kind, self.generator, square=square)
 
                     def pixels(part: slice) -> Tensor:
-                        return augmentation.apply(to_batch(take(images, batch[part]), device), part)
+                        return augmentation.apply(to_batch(shown(part), device), part)
 
                     return latents_in_pieces(self.network, pixels, len(batch), n_fitting)
-            shown = augment(to_batch(self._shown(images, batch), device), self.recipe.augmentation, self.generator)
-            latents: Tensor = self.network(shown)
+            latents: Tensor = self.network(
+                augment(to_batch(shown(slice(None)), device), self.recipe.augmentation, self.generator)
+            )
             return latents
 
-    def _shown(self, images: Images, batch: np.ndarray) -> np.ndarray:
-        """Return the pixels (b, h, w, c) of a batch: whole images of one size, or a random crop of each."""
+    def _shown(self, images: Images, batch: np.ndarray) -> Callable[[slice], np.ndarray]:
+        """Return what gives the pixels (b, h, w, c) of a part of a batch: whole images, or a random crop of each."""
         if self.crop_size is None:
-            return take(images, batch)
-        return random_crops(
-            (take(images, batch[i : i + 1])[0] for i in range(len(batch))), self.crop_size, self.generator
-        )
+            return lambda part: take(images, batch[part])
+        # Drawn once: a batch in pieces asks for the same pixels several times.
+        crops = random_crops((take(images, batch[[i]])[0] for i in range(len(batch))), self.crop_size, self.generator)
+        return lambda part: crops[part]
 
     def _loss(self, latents: Tensor, images: Tensor, space: LatentSpace) -> Tensor:
         loss = latents.new_zeros(())
@@ -171,12 +176,21 @@ class Descent:
         supports = torch.isin(images, space.svm.support)
         if self.head is not None and bool(supports.any()):
             loss = loss + self.recipe.head_weight * self.head(latents[supports], self.labels[images[supports]])
+        for extra_loss in self.extra_losses:
+            loss = loss + extra_loss(latents, self.labels[images])
         return loss
+
+    def _parts(self, batch: np.ndarray) -> list[np.ndarray]:
+        """Return what goes through the network at once: the batch, or each of its images by itself."""
+        return list(batch[:, None]) if self.recipe.batch_size == "image" else [batch]
 
     def _batches(self, images: Images, moved: np.ndarray) -> Iterator[np.ndarray]:
         size = len(moved) if self.recipe.batch_size == "all" else self.recipe.batch_size
         for _ in range(self.recipe.n_passes if len(moved) else 0):
-            if self.crop_size is None:
+            if size == "image":
+                # Class by class, as in the authors' program; running averages then remember the last class best.
+                yield moved[np.argsort(self.labels.cpu().numpy()[moved], kind="stable")]
+            elif self.crop_size is None:
                 yield from shuffled_batches(images, moved, size, self.generator)
             else:  # crops have one size, whatever the images have
                 order = torch.randperm(len(moved), generator=self.generator).numpy()
@@ -236,6 +250,29 @@ def random_crops(images: Iterable[np.ndarray], side: int, generator: torch.Gener
         top, left = (int(torch.randint(length - side + 1, (1,), generator=generator)) for length in image.shape[:2])
         crops.append(image[top : top + side, left : left + side])
     return np.stack(crops)
+
+
+def back_propagate_terms(
+    descent: Descent,
+    images: Images,
+    space: LatentSpace,
+    epoch: int,
+    batch_done: Callable[[float], None] = lambda _: None,
+) -> int:
+    """Take the steps of an epoch for each term of the loss in turn; return how many images went through the network.
+
+    All terms keep the anchors of the start of the epoch.
+    """
+    turns = [replace(space, anchors=anchors) for anchors in space.anchors.single_terms()]
+    turns = [turn for turn in turns if len(turn.anchors.moved)]
+    n_images = 0
+    for number, turn in enumerate(turns):
+
+        def turn_done(share: float, before: int = number) -> None:
+            batch_done((before + share) / len(turns))
+
+        n_images += descent.back_propagate(images, turn, epoch, turn_done)
+    return n_images
 
 
 def cosine_rate(first: float, final_share: float, progress: float) -> float:

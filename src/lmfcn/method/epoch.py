@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from lmfcn.compute.encode import Images, convolutions_in, encode, refresh_and_encode
 from lmfcn.method.anchors import LatentSpace, analyse_latents
-from lmfcn.method.backpropagation import MAP_BYTES, Descent
+from lmfcn.method.backpropagation import MAP_BYTES, Descent, back_propagate_terms
 from lmfcn.method.history import EpochRecord, History, Phase, Stopwatch, TrainingError
 from lmfcn.method.kernel_svm import Decision, balanced_accuracy, class_numbers, has_spread
 from lmfcn.method.losses import loss_terms
@@ -100,6 +101,14 @@ class Callback:
     def on_batch_end(self, training: "Training", share: float) -> None:
         """After every optimiser step; `share` tells how much of the epoch's back-propagation is done, up to 1."""
 
+    def extra_loss(self, training: "Training", latents: Tensor, labels: Tensor) -> Tensor:  # noqa: ARG002
+        """Return a term of your own to add to the loss of an optimiser step; nothing by default.
+
+        `latents` (b, n_latents) are those of a batch in train mode, `labels` (b,) its class numbers. A training that is
+        resumed asks again, and does not check that the term is the same.
+        """
+        return latents.new_zeros(())
+
     def on_epoch_end(self, training: "Training", record: EpochRecord, space: LatentSpace) -> None:
         """After every epoch, with its record and its latent space; `training.history` ends with the record."""
 
@@ -163,6 +172,8 @@ class Training:
         self.phase = phase
         self.first_epoch = first_epoch
         self.descent = Descent(network, problem.labels, recipe, generator, map_bytes, problem.crop_size)
+        with_term = [callback for callback in self.callbacks if type(callback).extra_loss is not Callback.extra_loss]
+        self.descent.extra_losses = [partial(callback.extra_loss, self) for callback in with_term]
         self.history: History[EpochRecord] = History()
         self.stop_reason: str | None = None
 
@@ -204,7 +215,8 @@ class Training:
             n_images = 0
             if not last:
                 moved = self.problem.images if self.problem.moved_images is None else self.problem.moved_images
-                n_images = self.descent.back_propagate(moved, space, number, self._batch_done)  # step 5
+                steps = back_propagate_terms if self.recipe.step_per == "term" else Descent.back_propagate
+                n_images = steps(self.descent, moved, space, number, self._batch_done)  # step 5
         record = EpochRecord(
             epoch=number,
             phase=self.phase,
@@ -228,7 +240,10 @@ class Training:
     def _encode_training_set(self, epoch: int) -> Tensor:
         device = self.problem.labels.device
         with convolutions_in(bfloat16=self.descent.bfloat16, device=device):
-            latents = refresh_and_encode(self.network, self.problem.images, device)
+            if self.recipe.batch_statistics == "running":
+                latents = encode(self.network, self.problem.images, device)
+            else:
+                latents = refresh_and_encode(self.network, self.problem.images, device)
         if not bool(torch.isfinite(latents).all()):
             raise TrainingError(f"The latents are no longer finite in epoch {epoch}; try a smaller learning_rate.")
         if not bool(has_spread(latents.mean(dim=0), latents.std(dim=0, correction=0)).any()):
@@ -255,6 +270,8 @@ class Training:
         return SelectedEpoch(epoch, score or 0.0, network, space.decision, space.svm.support)
 
     def _is_selected(self, score: float) -> bool:
+        if self.recipe.epoch_selection == "last":
+            return True
         if self.recipe.epoch_selection == "best":
             return score > self.selected.score
         # A hundred validation images cannot tell epochs apart that differ by an image or two, but training goes on.

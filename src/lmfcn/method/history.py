@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 from lmfcn.util.files import write_text
+from lmfcn.util.packages import needs
 
 
 class TrainingError(RuntimeError):
@@ -106,6 +107,21 @@ class History(Generic[Record]):
     def column(self, name: str) -> list[Any]:
         """Return one quantity over the epochs."""
         return [getattr(record, name) for record in self._records]
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame: a row per record, a column per quantity. Needs pandas.
+
+        Examples
+        --------
+        >>> from dataclasses import make_dataclass
+        >>> Measured = make_dataclass("Measured", [("epoch", int), ("n_support", int)])
+        >>> History([Measured(0, 40), Measured(1, 25)]).to_frame()
+           epoch  n_support
+        0      0         40
+        1      1         25
+        """
+        pandas = needs("pandas", "pandas")
+        return pandas.DataFrame([asdict(record) for record in self._records])  # type: ignore[call-overload]
 
     def save(self, path: str | Path) -> None:
         """Write one JSON object per line; a file of that name is replaced whole or not at all."""

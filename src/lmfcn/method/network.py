@@ -1,7 +1,9 @@
 """The network, *f_fcn*: a short fully convolutional net with global average pooling (Table 1)."""
 
+import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 import torch
 from torch import Tensor, nn
@@ -112,6 +114,18 @@ class TextureFCN(nn.Module):
         n_maps = self.latent_dim + (sum(self.widths) if self.pooling == "all" else 0)
         return n_maps * (2 if self.deviations else 1)
 
+    def mean_latents(self) -> Tensor:
+        """Return a mask (n_latents,) of the latents that are means, in contrast to standard deviations."""
+        widths = [*self.widths, self.latent_dim] if self.pooling == "all" else [self.latent_dim]
+        kinds = (True, False) if self.deviations else (True,)
+        return torch.cat([torch.full((width,), kind) for width in widths for kind in kinds])
+
+    def without_deviations(self) -> "TextureFCN":
+        """Return a copy whose latents are the means alone."""
+        other = copy.deepcopy(self)
+        other.deviations = False
+        return other
+
     def blocks(self) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d, nn.Module]]:
         """Go through the convolutions, each with its batch normalisation and its pooling."""
         layers = list(self.features)
@@ -151,7 +165,8 @@ class TextureFCN(nn.Module):
         """Set train or eval mode; a fixed first block stays in eval mode, as its statistics are fixed too."""
         super().train(mode)
         if self.first_is_fixed:
-            next(self.blocks())[1].eval()
+            for _, norm, _ in islice(self.blocks(), 1):  # none if batch norms are folded into the convolutions
+                norm.eval()
         return self
 
 

@@ -15,6 +15,9 @@ SMALLEST_SIDE = 32
 _LARGEST_RATIO = 4
 """The longer side of an image becomes at most so many times the input size."""
 
+_USUAL = {"mean": 0.0, "std": 1.0}
+"""What pixels are normalised with if a network does not tell."""
+
 _PROTOCOL = "lmfcn.networks.trunk.check_network"
 
 
@@ -32,7 +35,7 @@ def check_network(network: Any) -> Any:
     - `trained_stage`: the stage, from 0, on whose maps the trained networks learn; by default the last one whose maps
       have at least a sixteenth of the image's height;
     - `input_size` (224): the shorter side, in pixels, to which images are brought;
-    - `step` (32): height and width are multiples of it;
+    - `step` (32): height and width are multiples of it; at most `input_size`;
     - `mean` and `std`: what pixels in [0, 1] are normalised with, a number per channel; by default 0 and 1;
     - `name` and `licence`: for the record of a model.
 
@@ -55,11 +58,30 @@ def check_network(network: Any) -> Any:
         value = getattr(network, part, usual)
         if type(value) is not int or value < 1:
             raise ValueError(f"{part} of the network must be a positive int, got {value!r}.")
-    for part in ("mean", "std"):
-        values = getattr(network, part, None)
-        if values is not None and len(values) != network.in_channels:
-            raise ValueError(f"{part} of the network must have {network.in_channels} values, one per channel.")
+    if getattr(network, "input_size", 224) < getattr(network, "step", 32):
+        raise ValueError(
+            f"input_size of the network must be at least its step, got {getattr(network, 'input_size', 224)} and"
+            f" {getattr(network, 'step', 32)}."
+        )
+    for part, default in _USUAL.items():
+        _per_channel(network, part, default)
     return network
+
+
+def _per_channel(network: Any, part: str, usual: float) -> Tensor:
+    """Return `mean` or `std` of a network (in_channels,), or the usual value for every channel."""
+    given = getattr(network, part, None)
+    try:
+        values = torch.as_tensor((usual,) * network.in_channels if given is None else given, dtype=torch.float32)
+    except (TypeError, ValueError, RuntimeError):
+        values = torch.empty(0)
+    sound = values.shape == (network.in_channels,) and bool(values.isfinite().all())
+    if not sound or (part == "std" and not bool((values > 0).all())):
+        kind = "positive numbers" if part == "std" else "numbers"
+        raise ValueError(
+            f"{part} of the network must have {network.in_channels} {kind}, one per channel, got {given!r:.60}."
+        )
+    return values
 
 
 class Trunk(nn.Module):
@@ -98,8 +120,7 @@ class Trunk(nn.Module):
         self.step: int = getattr(network, "step", 32)
         self.name = str(getattr(network, "name", type(network).__name__))
         self.licence: str | None = getattr(network, "licence", None)
-        constants = ((getattr(network, part, None) or (usual,) * self.in_channels) for part, usual in _USUAL.items())
-        mean, std = (torch.tensor(values, dtype=torch.float32)[:, None, None] for values in constants)
+        mean, std = (_per_channel(network, part, usual)[:, None, None] for part, usual in _USUAL.items())
         self.register_buffer("pixel_mean", mean, persistent=False)
         self.register_buffer("pixel_std", std, persistent=False)
         shapes = self._stage_shapes()
@@ -120,7 +141,7 @@ class Trunk(nn.Module):
     @property
     def encoding_batch(self) -> int:
         """How many images to encode at once: few, so that the processor's caches hold their maps."""
-        return 4 if self.pixel_mean.device.type == "cpu" else 32
+        return max(1, (4 if self.pixel_mean.device.type == "cpu" else 32) // self.n_parts)
 
     def forward(self, batch: Tensor) -> list[Tensor]:
         """Return the maps (b, c_i, h_i, w_i) of all stages for pixels (b, c, h, w) in [0, 1]."""
@@ -209,9 +230,6 @@ def fingerprint(network: nn.Module) -> str:
         digest.update(f"{name} {tuple(tensor.shape)}".encode())
         digest.update(tensor.detach().cpu().float().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-_USUAL = {"mean": 0.0, "std": 1.0}
 
 
 def resize(batch: Tensor, sides: tuple[int, int]) -> Tensor:

@@ -18,6 +18,10 @@ KIND = "lmfcn predictions"
 VERSION = 1
 
 
+Row = tuple[str, np.ndarray, float | None]
+"""A path, its probabilities (n_classes,), and its typicality if the model knows it."""
+
+
 class Journal:
     """A file of JSON lines beside the output file: a header with the arguments of the run, then a line per image.
 
@@ -71,18 +75,19 @@ class Journal:
         index = bisect_left(self._digests, digest)
         return index < len(self._digests) and self._digests[index] == digest
 
-    def add(self, path: str, probabilities: np.ndarray) -> None:
-        """Write the probabilities (n_classes,) of an image to the file immediately."""
-        self._write({"path": path, "probabilities": probabilities.tolist(), **self._folder_entry})
+    def add(self, path: str, probabilities: np.ndarray, typicality: float | None = None) -> None:
+        """Write the probabilities (n_classes,) and the typicality of an image to the file immediately."""
+        usual = {} if typicality is None else {"typicality": typicality}
+        self._write({"path": path, "probabilities": probabilities.tolist(), **usual, **self._folder_entry})
         self._n_added += 1
 
-    def rows(self) -> Iterator[tuple[str, np.ndarray]]:
-        """Yield every path with its probabilities, in the order in which they were added."""
+    def rows(self) -> Iterator[Row]:
+        """Yield every path with its probabilities and typicality, in the order in which they were added."""
         with self.path.open("rb") as file:
             next(file)
             for line in file:
-                path, probabilities, _ = _parse_row(line)
-                yield path, probabilities
+                row, _ = _parse_row(line)
+                yield row
 
     def remove(self) -> None:
         """Close and remove the file after a complete run."""
@@ -107,7 +112,7 @@ class Journal:
         end = self._file.tell()
         for line in self._file:
             try:
-                path, _, line_folder = _parse_row(line)
+                (path, *_), line_folder = _parse_row(line)
             except (ValueError, KeyError, TypeError):
                 break
             self._digests.append(_path_digest(line_folder or folder, path))
@@ -155,12 +160,13 @@ def journal_path(output: str | Path) -> Path:
     return path.with_name(f"{path.name}.part")
 
 
-def _parse_row(line: bytes) -> tuple[str, np.ndarray, str | None]:
-    """Return a path, its probabilities, and the folder of relative paths if it differs from that of the header."""
+def _parse_row(line: bytes) -> tuple[Row, str | None]:
+    """Return what was added, and the folder of relative paths if it differs from that of the header."""
     if not line.endswith(b"\n"):
         raise ValueError("The line is incomplete.")
     values = json.loads(line)
-    return values["path"], np.array(values["probabilities"], dtype=np.float64), values.get("folder")
+    probabilities = np.array(values["probabilities"], dtype=np.float64)
+    return (values["path"], probabilities, values.get("typicality")), values.get("folder")
 
 
 def _absolute(folder: str, path: str) -> str:

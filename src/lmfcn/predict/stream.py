@@ -31,11 +31,15 @@ _MAX_WAITING_BYTES = 2**27
 
 @dataclass(frozen=True)
 class FilePrediction:
-    """The probabilities (n_classes,) of one file, or the reason why there are none."""
+    """The probabilities (n_classes,) of one file and its typicality, or the reason why there are none.
+
+    The typicality is None for a model that knows none.
+    """
 
     path: str
     probabilities: np.ndarray | None
     error: str | None = None
+    typicality: float | None = None
 
 
 def find_images(paths: Iterable[str], unreadable: Callable[[str, str], None]) -> Iterator[str]:
@@ -177,9 +181,11 @@ def _predict_waiting(
 ) -> None:
     """Predict the waiting images, one array for each size, and remove them."""
     for members in waiting.values():
-        predicted = model.predict_proba(ImageCollection(np.stack([image for _, image in members])))
-        for (position, _), probabilities in zip(members, predicted, strict=True):
-            rows[position] = FilePrediction(paths[position], probabilities)
+        images = ImageCollection(np.stack([image for _, image in members]))
+        predicted, typicality = model.predict_with_typicality(images)
+        usual = [None] * len(members) if typicality is None else typicality.tolist()
+        for (position, _), probabilities, share in zip(members, predicted, usual, strict=True):
+            rows[position] = FilePrediction(paths[position], probabilities, typicality=share)
     waiting.clear()
 
 

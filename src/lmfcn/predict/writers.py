@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Protocol, TextIO
 import numpy as np
 
 from lmfcn.model import TextureModel
-from lmfcn.predict.journal import Journal, journal_path
+from lmfcn.predict.journal import Journal, Row, journal_path
 from lmfcn.util.files import open_atomic
 from lmfcn.util.packages import needs
 
@@ -33,22 +33,35 @@ class PredictionRule:
         Coverage of the prediction sets; None for no sets.
     reject : float, optional
         Probability below which an image gets no label.
+    false_alarms : float, optional
+        Typicality up to which an image gets no label, as it looks like none of the classes.
     """
 
-    def __init__(self, model: TextureModel, coverage: float | None = None, reject: float | None = None) -> None:
+    def __init__(
+        self,
+        model: TextureModel,
+        coverage: float | None = None,
+        reject: float | None = None,
+        false_alarms: float | None = None,
+    ) -> None:
         if reject is not None and not 0 <= reject <= 1:
             raise ValueError(f"--reject must be between 0 and 1, got {reject}.")
         if coverage is not None:
             model.sets_of(
                 np.eye(1, len(model.classes)), coverage
             )  # raises an error if the model has no prediction sets
+        if false_alarms is not None:
+            model.known_distances().check_rate(false_alarms)
         self._model, self.coverage, self._reject = model, coverage, reject
+        self.false_alarms = false_alarms
         self.classes: list[Any] = model.classes.tolist()
 
-    def label(self, probabilities: np.ndarray) -> Any:
-        """Return the most probable class, or None if its probability is below `reject`."""
+    def label(self, probabilities: np.ndarray, typicality: float | None = None) -> Any:
+        """Return the most probable class, or None if it is too improbable or the image looks like no class."""
         best = int(probabilities.argmax())
         rejected = self._reject is not None and probabilities[best] < self._reject
+        if self.false_alarms is not None and typicality is not None:
+            rejected = rejected or typicality <= self.false_alarms
         return None if rejected else self.classes[best]
 
     def prediction_set(self, probabilities: np.ndarray) -> list[Any] | None:
@@ -79,23 +92,35 @@ class RowFormatter:
             return ""
         names = ["label", "probability"]
         names += [] if self._rule.coverage is None else ["set"]
+        names += [] if self._rule.false_alarms is None else ["typicality"]
         names += [f"p({label})" for label in self._rule.classes] if self._proba else []
         return self._csv(["path", *names]) if self._form == "csv" else self._columns([*names, "path"])
 
-    def line(self, path: str, probabilities: np.ndarray) -> str:
+    def line(self, path: str, probabilities: np.ndarray, typicality: float | None = None) -> str:
         """Return the line of one image."""
-        label, prediction_set = self._rule.label(probabilities), self._rule.prediction_set(probabilities)
+        label, prediction_set = self._rule.label(probabilities, typicality), self._rule.prediction_set(probabilities)
+        usual = [] if self._rule.false_alarms is None else [typicality]
         if self._form == "jsonl":
-            return self._json(path, label, probabilities, prediction_set)
+            return self._json(path, label, probabilities, prediction_set, usual)
         cells = ["" if label is None else str(label), _format(probabilities.max())]
         cells += [] if prediction_set is None else [_SEPARATOR.join(map(str, prediction_set))]
+        cells += ["" if share is None else f"{share:.4f}" for share in usual]
         cells += [_format(probability) for probability in probabilities] if self._proba else []
         return self._csv([path, *cells]) if self._form == "csv" else self._columns([cells[0] or "-", *cells[1:], path])
 
-    def _json(self, path: str, label: Any, probabilities: np.ndarray, prediction_set: list[Any] | None) -> str:
+    def _json(
+        self,
+        path: str,
+        label: Any,
+        probabilities: np.ndarray,
+        prediction_set: list[Any] | None,
+        usual: list[float | None],
+    ) -> str:
         values: dict[str, Any] = {"path": path, "label": label, "probability": _round(probabilities.max())}
         if prediction_set is not None:
             values["set"] = prediction_set
+        for share in usual:
+            values["typicality"] = None if share is None else _round(share)
         if self._proba:
             rounded = map(_round, probabilities)
             values["probabilities"] = dict(zip(map(str, self._rule.classes), rounded, strict=True))
@@ -111,6 +136,7 @@ class RowFormatter:
         longest = max(len("label"), *(len(str(label)) for label in self._rule.classes))
         widths = [longest, len("probability")]
         widths += [] if self._rule.coverage is None else [min(40, 2 * longest + 1)]
+        widths += [] if self._rule.false_alarms is None else [len("typicality")]
         widths += [max(8, len(f"p({label})")) for label in self._rule.classes] if self._proba else []
         return (
             "  ".join([*(f"{cell:<{width}}" for cell, width in zip(cells[:-1], widths, strict=True)), cells[-1]]) + "\n"
@@ -133,8 +159,8 @@ class PredictionWriter(Protocol):
 
     def __contains__(self, path: str) -> bool: ...
 
-    def add(self, path: str, probabilities: np.ndarray) -> None:
-        """Write the probabilities (n_classes,) of an image."""
+    def add(self, path: str, probabilities: np.ndarray, typicality: float | None = None) -> None:
+        """Write the probabilities (n_classes,) of an image, and its typicality if the model knows it."""
 
 
 class ConsoleWriter:
@@ -154,10 +180,10 @@ class ConsoleWriter:
     def __contains__(self, path: str) -> bool:
         return False
 
-    def add(self, path: str, probabilities: np.ndarray) -> None:
+    def add(self, path: str, probabilities: np.ndarray, typicality: float | None = None) -> None:
         """Print the line of an image."""
         sys.stdout.write("" if self._has_header else self._formatter.header())
-        sys.stdout.write(self._formatter.line(path, probabilities))
+        sys.stdout.write(self._formatter.line(path, probabilities, typicality))
         self._has_header = True
 
 
@@ -172,11 +198,11 @@ class TextWriter:
     def __init__(self, formatter: RowFormatter) -> None:
         self._formatter = formatter
 
-    def write(self, rows: Iterable[tuple[str, np.ndarray]], file: BinaryIO) -> None:
+    def write(self, rows: Iterable[Row], file: BinaryIO) -> None:
         """Write all rows to an open file."""
         text = io.TextIOWrapper(file, "utf-8", "surrogateescape", newline="")
         text.write(self._formatter.header())
-        text.writelines(self._formatter.line(path, probabilities) for path, probabilities in rows)
+        text.writelines(self._formatter.line(*row) for row in rows)
         text.detach()  # writes the buffer and leaves the file open
 
 
@@ -195,11 +221,11 @@ class ParquetWriter:
         self._files = needs("pyarrow.parquet", "parquet")
         self._rule, self._proba = rule, proba
 
-    def write(self, rows: Iterable[tuple[str, np.ndarray]], file: BinaryIO) -> None:
+    def write(self, rows: Iterable[Row], file: BinaryIO) -> None:
         """Write all rows to an open file, one row group at a time."""
         schema = self._schema()
         with self._files.ParquetWriter(file, schema) as writer:
-            values = (self._values(path, probabilities) for path, probabilities in rows)
+            values = (self._values(*row) for row in rows)
             for group in _groups(values):
                 writer.write_table(self._arrow.Table.from_pylist(group, schema))
 
@@ -207,15 +233,18 @@ class ParquetWriter:
         label, number = self._arrow.array(self._rule.classes).type, self._arrow.float64()
         columns = [("path", self._arrow.string()), ("label", label), ("probability", number)]
         columns += [] if self._rule.coverage is None else [("set", self._arrow.list_(label))]
+        columns += [] if self._rule.false_alarms is None else [("typicality", number)]
         columns += [(f"p({name})", number) for name in self._rule.classes] if self._proba else []
         return self._arrow.schema(columns)
 
-    def _values(self, path: str, probabilities: np.ndarray) -> dict[str, Any]:
+    def _values(self, path: str, probabilities: np.ndarray, typicality: float | None = None) -> dict[str, Any]:
         # Text in Parquet is UTF-8; other bytes of a file name are written as \udc80 and the like.
         values: dict[str, Any] = {"path": path.encode("utf-8", "backslashreplace").decode()}
-        values |= {"label": self._rule.label(probabilities), "probability": float(probabilities.max())}
+        values |= {"label": self._rule.label(probabilities, typicality), "probability": float(probabilities.max())}
         if self._rule.coverage is not None:
             values["set"] = self._rule.prediction_set(probabilities)
+        if self._rule.false_alarms is not None:
+            values["typicality"] = typicality
         if self._proba:
             pairs = zip(self._rule.classes, probabilities.tolist(), strict=True)
             values |= {f"p({name})": probability for name, probability in pairs}

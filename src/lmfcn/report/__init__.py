@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def demo_report_writer() -> "Callable[[DemoResult, Path], None]":
     """Return the function that writes the demonstration's page; raise ImportError if a package is missing."""
-    return _function("training_page", "write_demo_report")
+    return _function("demo_page", "write_demo_report")
 
 
 def comparison_report_writer() -> "Callable[[Outcome, Path], None]":

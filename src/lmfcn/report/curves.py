@@ -27,7 +27,15 @@ def training_curves(
         Of the refit epochs, which also train on validation images; drawn on a grey background.
     """
     figure = new_figure(12, 3.6)
-    accuracies, counts, losses = figure.subplots(1, 3)
+    draw_training(figure.subplots(1, 3), history, selected_epoch, test_score, refit)
+    return figure
+
+
+def draw_training(
+    parts: Sequence[Axes], history: Any, selected_epoch: int, test_score: float | None = None, refit: Any | None = None
+) -> None:
+    """Draw accuracies, support vectors and losses on three axes: see `training_curves`."""
+    accuracies, counts, losses = parts
     phases = [history] if refit is None else [history, refit]
     _draw(accuracies, phases, "train_balanced_accuracy", color=TRAIN, label="training")
     _draw(accuracies, [history], "validation_balanced_accuracy", color=VALIDATION, label="epoch score (validation)")
@@ -56,7 +64,6 @@ def training_curves(
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend(frameon=False, fontsize=9)
         tidy(axes)
-    return figure
 
 
 def comparison_curves(histories: dict[str, Any]) -> Figure:

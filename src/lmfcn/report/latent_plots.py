@@ -39,10 +39,22 @@ _LONGEST_NAME = 40
 
 def latent_figure(latents: np.ndarray, numbers: np.ndarray, classes: Sequence[str], support: np.ndarray) -> Figure:
     """Draw latents (n, n_latents) in their two directions of largest variance, support vectors larger."""
+    figure = new_figure(7.5, 5.2)
+    draw_latents(figure.subplots(), first_directions(latents), numbers, classes, support)
+    return figure
+
+
+def first_directions(latents: np.ndarray) -> np.ndarray:
+    """Return latents (n, n_latents) in their two directions of largest variance, (n, 2)."""
     centred = latents - latents.mean(axis=0)
     points = centred @ np.linalg.svd(centred, full_matrices=False)[2][:2].T
-    figure = new_figure(7.5, 5.2)
-    axes = figure.subplots()
+    return np.pad(points, ((0, 0), (0, 2 - points.shape[1])))
+
+
+def draw_latents(
+    axes: Axes, points: np.ndarray, numbers: np.ndarray, classes: Sequence[str], support: np.ndarray
+) -> None:
+    """Draw points (n, 2) in the colours of their classes, support vectors larger, and the legend below the axes."""
     sizes = np.full(len(points), 14.0)
     sizes[support] = 55.0
     for number, label in enumerate(drawable(classes, _LONGEST_NAME)):
@@ -54,9 +66,8 @@ def latent_figure(latents: np.ndarray, numbers: np.ndarray, classes: Sequence[st
     if len(classes) <= _MOST_NAMED:
         # Below the plot, where long names cover no point.
         columns = 1 if max(map(len, classes)) > _LONGEST_NAME // 2 else 3
-        figure.legend(fontsize=8, frameon=False, ncols=columns, loc="outside lower center")
+        axes.figure.legend(fontsize=8, frameon=False, ncols=columns, loc="outside lower center")
     tidy(axes)
-    return figure
 
 
 _MOST_POINTS, _MOST_NAMES = 1000, 24
@@ -180,10 +191,16 @@ class AnchorKind:
     anchors: Anchors
 
 
-def anchor_figure(space: LatentSpace, labels: np.ndarray, limits: Limits, k: int = 3) -> Figure:
-    """Draw the three kinds of anchors, as in the paper's Figure 1, with up to `k` anchors per image."""
+def anchor_figure(
+    space: LatentSpace, labels: np.ndarray, limits: Limits, k: int = 3, *, any_class: bool = False
+) -> Figure:
+    """Draw the three kinds of anchors, as in the paper's Figure 1, with up to `k` anchors per image.
+
+    With `any_class`, misclassified images have the anchors of equation 6: support vectors of any class.
+    """
     figure = new_figure(12.5, 4.7)
-    for axes, kind in zip(figure.subplots(1, 3, sharey=True), _anchor_kinds(space, labels, k), strict=True):
+    kinds = _anchor_kinds(space, labels, k, any_class=any_class)
+    for axes, kind in zip(figure.subplots(1, 3, sharey=True), kinds, strict=True):
         draw_space(axes, space, labels, limits)
         _draw_anchors(axes, space.latents.cpu().numpy(), kind.anchors)
         axes.set_title(kind.title, fontsize=10)
@@ -191,7 +208,7 @@ def anchor_figure(space: LatentSpace, labels: np.ndarray, limits: Limits, k: int
     return figure
 
 
-def _anchor_kinds(space: LatentSpace, labels: np.ndarray, k: int) -> list[AnchorKind]:
+def _anchor_kinds(space: LatentSpace, labels: np.ndarray, k: int, *, any_class: bool) -> list[AnchorKind]:
     classes, margin = torch.from_numpy(labels).to(space.latents.device), space.svm
     distances = distances_in_place(squared_distances(space.latents))
     return [
@@ -200,8 +217,8 @@ def _anchor_kinds(space: LatentSpace, labels: np.ndarray, k: int) -> list[Anchor
             support_anchors(distances, classes, margin.support, margin.settled, k),
         ),
         AnchorKind(
-            "Type 2\nmisclassified, towards support vectors of their class",
-            correction_anchors(distances, classes, margin.misclassified, margin.support, 1),
+            f"Type 2\nmisclassified, towards support vectors of {'any' if any_class else 'their'} class",
+            correction_anchors(distances, classes, margin.misclassified, margin.support, 1, any_class=any_class),
         ),
         AnchorKind(
             "Type 3\nsettled, away from settled ones of the other class",

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from lmfcn.benchmark.paper.image_sets import GAUSSIAN
 from lmfcn.benchmark.paper.profiles import (
     OURS,
     PAPER,
@@ -61,7 +62,7 @@ class Picture:
 
     def digest(self, profile: Profile) -> str:
         """Return a digest of everything that the picture depends on."""
-        values = [self.file, asdict(profile), self.parameters(profile)]
+        values = [self.file, GAUSSIAN, asdict(profile), self.parameters(profile)]
         return fingerprint(None, json.dumps(values, sort_keys=True, default=str))
 
 
@@ -150,7 +151,8 @@ def _figure(picture: Picture, training: FigureTraining) -> tuple[Figure, int | N
         return training_curves(training.history, training.selected_epoch, training.test_balanced_accuracy), None
     epoch = illustrative_epoch(training.spaces)
     space = training.spaces[epoch]
-    return anchor_figure(space, training.labels, shared_limits([space]), picture.sv_close), epoch
+    any_class = picture.training == PAPER  # equation 6
+    return anchor_figure(space, training.labels, shared_limits([space]), picture.sv_close, any_class=any_class), epoch
 
 
 _OURS, _PAPER = "#56B4E9", "#D55E00"
@@ -171,10 +173,11 @@ def paper_accuracy_plot(lines: Sequence[Line]) -> Figure:
         scores, printed = [run.test_balanced_accuracy for run in line.runs], line.paper("test")
         heights = number - _SHIFT + np.linspace(-0.08, 0.08, len(scores)) if len(scores) > 1 else [number - _SHIFT]
         axes.scatter(scores, heights, s=26, color=_OURS, edgecolors=INK, linewidths=0.6, zorder=3)
-        axes.errorbar(
-            printed.mean, number + _SHIFT, xerr=printed.deviation, fmt="D", color=_PAPER, markersize=5, capsize=2
-        )
-    names = [f"{line.row.printed.images}: {line.row.label}" for line in lines]
+        if printed is not None:
+            axes.errorbar(
+                printed.mean, number + _SHIFT, xerr=printed.deviation, fmt="D", color=_PAPER, markersize=5, capsize=2
+            )
+    names = [f"{line.row.task.images}: {line.row.label}" for line in lines]
     axes.set_yticks(range(len(lines)), labels=names)
     axes.set_ylim(len(lines) - 0.5, -0.5)
     axes.set_xlabel("test balanced accuracy")

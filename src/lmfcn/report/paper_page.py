@@ -9,6 +9,7 @@ import numpy as np
 
 from lmfcn.benchmark.comparison import runs_of
 from lmfcn.benchmark.paper.printed_tables import TITLES
+from lmfcn.benchmark.paper.profiles import PAPER
 from lmfcn.benchmark.paper.reproduced_tables import EXPLANATION, SUBSETS, Line, Outcome, summary_sentence
 from lmfcn.benchmark.runs import Run
 from lmfcn.benchmark.tasks import FRACTIONS
@@ -136,13 +137,13 @@ def _table(number: int, lines: Sequence[Line]) -> dict[str, Any]:
     measured = [line for line in lines if line.runs]
     groups: dict[str, list[dict[str, Any]]] = {}
     for line in lines:
-        groups.setdefault(line.row.printed.images, []).append(_row(line, best=line in _best(lines, line)))
+        groups.setdefault(line.row.task.images, []).append(_row(line, best=line in _best(lines, line)))
     return {
         "number": number,
         "title": TITLES[number],
         "sentence": summary_sentence(lines),
         "groups": groups,
-        "with_epochs": any(line.row.printed.epoch for line in lines),
+        "with_epochs": any(line.paper_epoch for line in lines),
         "accuracies": as_svg(paper_accuracy_plot(measured)) if measured else None,
     }
 
@@ -161,7 +162,7 @@ def _row(line: Line, *, best: bool) -> dict[str, Any]:
 
 def _best(lines: Sequence[Line], of: Line) -> list[Line]:
     """Return our best rows on the images of a row; none if there is only one."""
-    same = [line for line in lines if line.row.printed.images == of.row.printed.images and line.runs]
+    same = [line for line in lines if line.row.task.images == of.row.task.images and line.runs]
     scores = {id(line): line.scores("test")[1].split()[0] for line in same}
     return [line for line in same if len(same) > 1 and scores[id(line)] == max(scores.values())]
 
@@ -173,6 +174,7 @@ def _picture(picture: Picture, record: Mapping[str, Any], folder: Path) -> dict[
         "source": svg_address((folder / f"{picture.file}.svg").read_bytes()),
         "file": picture.file,
         "training": picture.training,
+        "own_class": picture.training != PAPER,  # equation 6 has support vectors of any class
         "record": record,
     }
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lmfcn.benchmark.runs import Run
@@ -40,11 +41,21 @@ def confusion_matrix(counts: np.ndarray, classes: Sequence[str]) -> Figure:
         As `confusion_counts` returns them.
     classes : sequence of str
     """
+    figure = new_figure(*confusion_size(len(classes)))
+    draw_confusion(figure.subplots(), counts, classes)
+    return figure
+
+
+def confusion_size(n_classes: int) -> tuple[float, float]:
+    """Return width and height in inches of the figure of a confusion matrix."""
+    side = float(np.clip(0.42 * n_classes, 1.6, 4.2))
+    return side + 1.6, side + 1.4
+
+
+def draw_confusion(axes: Axes, counts: np.ndarray, classes: Sequence[str]) -> None:
+    """Draw a matrix of counts as `confusion_matrix` does."""
     n_classes = len(classes)
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    side = float(np.clip(0.42 * n_classes, 1.6, 4.2))
-    figure = new_figure(side + 1.6, side + 1.4)
-    axes = figure.subplots()
     axes.imshow(shares, cmap=colormaps["Blues"], vmin=0, vmax=1, extent=(0, n_classes, n_classes, 0))
     edges = np.arange(n_classes + 1)
     axes.vlines(edges, 0, n_classes, color="#cccccc", linewidth=0.5)
@@ -60,7 +71,6 @@ def confusion_matrix(counts: np.ndarray, classes: Sequence[str]) -> Figure:
     axes.tick_params(colors=INK, labelsize=9 if n_classes <= 20 else 6, length=0)
     axes.set(xlim=(0, n_classes), ylim=(n_classes, 0), aspect="equal", xlabel="predicted class", ylabel="true class")
     axes.spines[:].set_visible(False)
-    return figure
 
 
 def frequent_confusions(counts: np.ndarray, classes: Sequence[str], most: int = 3) -> list[str]:
@@ -131,9 +141,15 @@ def reliability_diagram(confidences: Sequence[float], correct: Sequence[bool]) -
     correct : sequence of bool (n,)
         Whether the prediction was right.
     """
-    found = reliability(confidences, correct)
     figure = new_figure(3.6, 4.0)
     axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[4, 1])
+    draw_reliability(axes, below, confidences, correct)
+    return figure
+
+
+def draw_reliability(axes: Axes, below: Axes, confidences: Sequence[float], correct: Sequence[bool]) -> None:
+    """Draw accuracy against confidence on the one axes, and the number of images on the other."""
+    found = reliability(confidences, correct)
     filled = found.counts >= FEWEST_IN_BIN
     axes.plot([0, 1], [0, 1], color=INK, linewidth=0.9, linestyle="--")
     axes.plot(found.confidence[filled], found.accuracy[filled], "o-", color=TRAIN, markeredgecolor=INK, markersize=6)
@@ -142,7 +158,6 @@ def reliability_diagram(confidences: Sequence[float], correct: Sequence[bool]) -
     below.set(xlabel="confidence", ylabel="images")
     for part in (axes, below):
         tidy(part)
-    return figure
 
 
 class MethodPicture(NamedTuple):

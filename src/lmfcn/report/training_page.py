@@ -1,28 +1,17 @@
-"""The pages of `lmfcn train` and `lmfcn demo`: self-contained HTML files."""
+"""The page of `lmfcn train`: a self-contained HTML file."""
 
 from datetime import datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lmfcn import __version__
-from lmfcn.benchmark.demonstration import DemoResult, DemoRun
 from lmfcn.data.collection import ImageCollection
 from lmfcn.data.framing import make_thumbnail, to_data_url
 from lmfcn.data.near_duplicates import group_near, perceptual_hashes
 from lmfcn.explain.audit import NamedAudit, audit, describe_accuracy, describe_issues
-from lmfcn.recipe import Recipe
-from lmfcn.report.curves import comparison_curves, training_curves
-from lmfcn.report.latent_plots import (
-    anchor_figure,
-    epoch_frame,
-    illustrative_epoch,
-    latent_figure,
-    sample_images,
-    shared_limits,
-)
+from lmfcn.report.curves import training_curves
+from lmfcn.report.latent_plots import latent_figure
 from lmfcn.report.overlay import Tile
 from lmfcn.report.prediction_plots import confusion_matrix, reliability_diagram
 from lmfcn.report.style import as_png, as_svg, write_page
@@ -163,62 +152,3 @@ def doubtful_labels(audited: NamedAudit) -> list[tuple[str, str, str, str]]:
 def _groups(parts: list[ImageCollection]) -> np.ndarray | None:
     groups = [part.groups for part in parts if part.groups is not None]
     return np.concatenate(groups) if len(groups) == len(parts) else None
-
-
-def write_demo_report(result: DemoResult, path: Path) -> None:
-    """Write the page of the demonstration; an existing file is replaced whole or not at all."""
-    write_page(path, "demo.html", _demo_content(result))
-
-
-def _demo_content(result: DemoResult) -> dict[str, Any]:
-    two_dimensional, *_ = result.runs
-    shown = illustrative_epoch(result.spaces)
-    limits = shared_limits(result.spaces)
-    refit = result.runs[1].refit_history
-    return {
-        "settings": result.settings,
-        "passes": Recipe().passes,
-        "rows": [_row(run) for run in result.runs],
-        "best": max(run.test_balanced_accuracy for run in result.runs),
-        "samples": as_svg(sample_images(*result.samples)),
-        "curves": [
-            (run.name, as_svg(training_curves(run.history, run.selected_epoch, refit=run.refit_history)))
-            for run in result.runs[:2]
-        ],
-        "n_refit_epochs": 0 if refit is None else len(refit) - 1,
-        "comparison": as_svg(comparison_curves({run.name: run.history for run in result.runs})),
-        "anchors": as_svg(anchor_figure(result.spaces[shown], result.train_labels, limits), adapts=False),
-        "anchors_epoch": shown,
-        "frames": [
-            as_png(epoch_frame(space, result.train_labels, limits, _frame_title(two_dimensional, epoch)))
-            for epoch, space in enumerate(result.spaces)
-        ],
-        "made": datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
-        "versions": {"lmfcn": __version__, **{name: version(name) for name in ("torch", "scikit-learn", "numpy")}},
-    }
-
-
-def _row(run: DemoRun) -> dict[str, Any]:
-    selected, support = run.history[run.selected_epoch], getattr(run.history[0], "n_support", None)
-    return {
-        "name": run.name,
-        "weights": run.n_weights,
-        "selected_epoch": run.selected_epoch,
-        "train": selected.train_balanced_accuracy,
-        "validation": selected.validation_balanced_accuracy,
-        "test": run.test_balanced_accuracy,
-        "support": None if support is None else (support, getattr(selected, "n_support")),  # noqa: B009
-        "images": sum(
-            sum(phase.column("n_backpropagated")) for phase in (run.history, run.refit_history) if phase is not None
-        ),
-        "seconds": run.seconds,
-    }
-
-
-def _frame_title(run: DemoRun, epoch: int) -> str:
-    record = run.history[epoch]
-    mark = ", selected" if epoch == run.selected_epoch else ""
-    return (
-        f"epoch {epoch}{mark}: {getattr(record, 'n_support')} support vectors,"  # noqa: B009
-        f" validation {record.validation_balanced_accuracy:.3f}"
-    )

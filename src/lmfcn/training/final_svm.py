@@ -19,6 +19,7 @@ from lmfcn.method.kernel_svm import (
     rbf_kernel,
     squared_distances,
 )
+from lmfcn.model import class_centres, nearest_centre
 from lmfcn.recipe import Recipe
 from lmfcn.training.calibration import select_most_likely
 
@@ -63,8 +64,8 @@ def within_class_whitening(latents: Tensor, labels: Tensor, shrinkage: float = S
             [0.0000, 1.5800]])
     """
     precise, classes = to_cpu_double(latents), labels.cpu()
-    if max(len(latents), _most_directions(classes)) < latents.shape[1]:
-        return to_like(_whitening_of_few(precise, classes, shrinkage).half(), latents)
+    if _are_few(latents, classes):
+        return ScatterOfFew(precise, classes).whitening(shrinkage, latents)
     identity = torch.eye(latents.shape[1], dtype=torch.float64)
     covariance = within_class_covariance(precise, classes)
     variance = covariance.diagonal().mean()
@@ -95,33 +96,50 @@ def _most_directions(labels: Tensor) -> int:
     return max(N_DIRECTIONS, 2 * (int(labels.max()) + 1))
 
 
-def _whitening_of_few(latents: Tensor, labels: Tensor, shrinkage: float) -> Tensor:
-    """Return the whitening (phi, k) of fewer images than features, by matrices (n, n) instead of (phi, phi).
+def _are_few(latents: Tensor, labels: Tensor) -> bool:
+    return max(len(latents), _most_directions(labels)) < latents.shape[1]
 
-    The images span few of the directions of the covariance; in all others only the identity's share is left.
+
+class ScatterOfFew:
+    """How fewer images than features scatter within their classes, by matrices (n, n) instead of (phi, phi).
+
+    The images span few of the directions of the covariance; in all others only the identity's share is left. What
+    takes long is the same for every shrinkage, and is done once.
+
+    Parameters
+    ----------
+    latents : Tensor (n, phi)
+        In double precision.
+    labels : Tensor (n,)
     """
-    n_images, n_features = latents.shape
-    around = _around_class_means(latents, labels) / math.sqrt(n_images)
-    variance = around.square().sum() / n_features
 
-    def whiten(rows: Tensor) -> Tensor:
-        if variance <= _ROUNDING * latents.var(dim=0, correction=0).mean():
-            return rows
-        rest = shrinkage**-0.5
+    def __init__(self, latents: Tensor, labels: Tensor) -> None:
+        self._n_most = _most_directions(labels)
+        around = _around_class_means(latents, labels) / math.sqrt(len(latents))
+        self._variance = around.square().sum() / latents.shape[1]
+        self._is_none = bool(self._variance <= _ROUNDING * latents.var(dim=0, correction=0).mean())
         squares, left = torch.linalg.eigh(around @ around.T)
         held = squares > _ROUNDING * squares[-1]
-        directions = around.T @ (left[:, held] * squares[held].rsqrt())
-        factors = ((1 - shrinkage) * squares[held] / variance + shrinkage).rsqrt() - rest
-        return rest * rows + (rows @ directions * factors) @ directions.T
+        self._squares = squares[held]
+        self._directions = around.T @ (left[:, held] * self._squares.rsqrt())
 
-    whitened = whiten(latents)
-    centred = whitened - whitened.mean(dim=0)
-    squares, left = torch.linalg.eigh(centred @ centred.T)
-    n_spread = int((squares > _ROUNDING * squares[-1]).sum())
-    chosen = slice(-max(1, min(_most_directions(labels), n_spread)), None)
-    directions = (centred.T @ (left[:, chosen] * squares[chosen].clamp(min=1e-300).rsqrt())).flip(1)
-    # The matrix is symmetric, so that it may be applied to the directions as rows.
-    return whiten(_with_largest_positive(directions).T).T
+    def whitening(self, shrinkage: float, latents: Tensor) -> Tensor:
+        """Return the matrix (phi, k) of `within_class_whitening` for these latents."""
+        whitened = self._whiten(to_cpu_double(latents), shrinkage)
+        centred = whitened - whitened.mean(dim=0)
+        squares, left = torch.linalg.eigh(centred @ centred.T)
+        n_spread = int((squares > _ROUNDING * squares[-1]).sum())
+        chosen = slice(-max(1, min(self._n_most, n_spread)), None)
+        directions = (centred.T @ (left[:, chosen] * squares[chosen].clamp(min=1e-300).rsqrt())).flip(1)
+        # The matrix is symmetric, so that it may be applied to the directions as rows.
+        return to_like(self._whiten(_with_largest_positive(directions).T, shrinkage).T.half(), latents)
+
+    def _whiten(self, rows: Tensor, shrinkage: float) -> Tensor:
+        if self._is_none:
+            return rows
+        rest = shrinkage**-0.5
+        factors = ((1 - shrinkage) * self._squares / self._variance + shrinkage).rsqrt() - rest
+        return rest * rows + (rows @ self._directions * factors) @ self._directions.T
 
 
 def _inverse_root(covariance: Tensor) -> Tensor:
@@ -227,6 +245,8 @@ class FinalSVM:
         Rows that were scored by SVMs that had not learnt from them.
     held_out_scores : Tensor (m, n_scores)
         Each from an SVM, and under a rule, that its image had no part in.
+    held_out_distances : Tensor (m,) or None
+        Squared distance of each held-out image to the nearest class centre, likewise; None if there is only a kernel.
     """
 
     decision: Decision
@@ -234,6 +254,7 @@ class FinalSVM:
     rule: SVMCandidate
     held_out: Tensor
     held_out_scores: Tensor
+    held_out_distances: Tensor | None = None
 
 
 def fit_final_svm(
@@ -257,12 +278,20 @@ def fit_final_svm(
         Of these the one under which the held-out classes are most likely.
     """
     spaces = _Spaces(latents, labels, recipe)
-    rule, scores = choose_candidate(((rule, partial(spaces.kernel, rule)) for rule in candidates), labels, folds)
+    rule, scores = spaces.choose(candidates, folds)
     space = spaces.of(rule)
     gamma = space.gamma * rule.gamma_factor
     svm = rule.fit(rbf_kernel(space.squared, gamma), labels)
     decision = Decision(space.scale, gamma, space.latents[svm.support], svm.coefficients, svm.intercepts)
-    return FinalSVM(decision, svm.support, rule, (folds != NEVER_HELD_OUT).nonzero()[:, 0], scores)
+    held_out = (folds != NEVER_HELD_OUT).nonzero()[:, 0]
+    return FinalSVM(decision, svm.support, rule, held_out, scores, spaces.distances(rule, folds)[held_out])
+
+
+def cross_validate(
+    latents: Tensor, labels: Tensor, folds: Tensor, recipe: Recipe, candidates: Sequence[SVMCandidate]
+) -> tuple[SVMCandidate, Tensor]:
+    """Return what `fit_final_svm` would choose, and the scores of the held-out images, without the last fit."""
+    return _Spaces(latents, labels, recipe).choose(candidates, folds)
 
 
 @dataclass(frozen=True)
@@ -282,6 +311,13 @@ class _Spaces:
         self._latents, self._labels, self._recipe = latents, labels, recipe
         self._plain: _Space | None = None
         self._last: tuple[float, Tensor] | None = None
+        self._scatters: dict[bytes, ScatterOfFew] = {}
+        self._distances: dict[SVMCandidate, Tensor] = {}
+
+    def choose(self, candidates: Sequence[SVMCandidate], folds: Tensor) -> tuple[SVMCandidate, Tensor]:
+        """Return the best candidate by cross-validation, and the scores of the held-out images."""
+        pairs = ((rule, partial(self.kernel, rule)) for rule in candidates)
+        return choose_candidate(pairs, self._labels, folds)
 
     def of(self, rule: SVMCandidate, part: Tensor | None = None) -> _Space:
         """Return the space of a rule. Whitening depends on labels, so it is another one for every `part`."""
@@ -296,11 +332,28 @@ class _Spaces:
         """Return the kernel (n, n) of a rule; plain ones with the same gamma share theirs if they come in a row."""
         if rule.whiten:
             space = self.of(rule, part)
+            self._measure_distances(rule, space, part)
             return rbf_kernel(space.squared, space.gamma * rule.gamma_factor)
         if self._last is None or self._last[0] != rule.gamma_factor:
             self._last, space = None, self.of(rule)
             self._last = rule.gamma_factor, rbf_kernel(space.squared, space.gamma * rule.gamma_factor)
         return self._last[1]
+
+    def distances(self, rule: SVMCandidate, folds: Tensor) -> Tensor:
+        """Return the squared distance (n,) of each image of a fold to the nearest class centre of the other folds.
+
+        Those of whitened latents were measured when the kernel of each fold was asked for.
+        """
+        for fold in () if rule.whiten else folds[folds != NEVER_HELD_OUT].unique().tolist():
+            self._measure_distances(rule, self.of(rule), (folds != fold).nonzero()[:, 0])
+        return self._distances.get(rule, torch.zeros(len(folds), dtype=torch.float64))
+
+    def _measure_distances(self, rule: SVMCandidate, space: _Space, part: Tensor) -> None:
+        known = torch.zeros(len(self._labels), dtype=torch.bool)
+        known[part.cpu()] = True
+        features = to_cpu_double(space.latents)
+        found = self._distances.setdefault(rule, torch.zeros(len(known), dtype=torch.float64))
+        found[~known] = nearest_centre(features[~known], class_centres(features[known], self._labels.cpu()[known]))
 
     def _measured(self, part: Tensor | None, shrinkage: float | None) -> _Space:
         """Return the space measured on a part of the images; a `shrinkage` of None leaves latents as they are."""
@@ -309,7 +362,7 @@ class _Spaces:
         scale = latent_scale(known, standardize=recipe.standardize)
         if shrinkage is not None:
             classes = self._labels[rows]
-            scale = replace(scale, whitening=within_class_whitening(scale.apply(known), classes, shrinkage))
+            scale = replace(scale, whitening=self._whitening(scale.apply(known), classes, shrinkage, part))
         latents = scale.apply(self._latents)
         gamma = recipe.gamma
         if gamma == "scale":
@@ -317,6 +370,15 @@ class _Spaces:
             # Images that all coincide have no scale; that of all images needs no labels.
             gamma = gamma_from_scale(measured if measured.var() > 0 else latents, recipe.gamma_factor)
         return _Space(scale, latents, squared_distances(latents), gamma)
+
+    def _whitening(self, latents: Tensor, labels: Tensor, shrinkage: float, part: Tensor | None) -> Tensor:
+        """Return the whitening of a part; candidates that differ in their shrinkage share what takes long."""
+        if not _are_few(latents, labels):
+            return within_class_whitening(latents, labels, shrinkage)
+        name = b"all" if part is None else part.cpu().numpy().tobytes()
+        if name not in self._scatters:
+            self._scatters[name] = ScatterOfFew(to_cpu_double(latents), labels.cpu())
+        return self._scatters[name].whitening(shrinkage, latents)
 
 
 def fixed(kernel: Tensor) -> KernelOf:

@@ -17,6 +17,8 @@ _PATCHES_PER_IMAGE = 4096
 _MOST_WORK = 2e10
 """Most multiplications for a covariance, unless fewer than _PATCHES_PER_VALUE patches per value are left."""
 _PATCHES_PER_VALUE = 16
+_MOST_VALUES = 2304
+"""Of a patch: 256 channels. The time to decorrelate grows with the cube and would exceed that of the training."""
 _DAMPING = 0.01
 """Share of the mean variance that is added to every direction, so that pixel noise is not blown up."""
 _LEAST_VARIANCE = 1e-10
@@ -51,12 +53,20 @@ def decorrelate_first_filters(network: TextureFCN, root: Tensor | None) -> None:
 def decorrelation(images: Images, size: int = 3) -> Tensor | None:
     """Return *W* (c * size^2, c * size^2) for patches of the images.
 
-    None if the images say nothing: they are smaller than a filter, or constant.
+    None if the images say nothing: they are smaller than a filter, or constant. None also for maps of very many
+    channels, as of several channels behind a frozen network.
     """
+    if n_channels(images) * size**2 > _MOST_VALUES:
+        return None
     covariance = patch_covariance(images, size)
     if covariance is None or float(covariance.diagonal().max()) < _LEAST_VARIANCE:
         return None
     return inverse_root(covariance, _DAMPING)
+
+
+def n_channels(images: Images) -> int:
+    """Return the number of channels of the images."""
+    return int(take(images, np.arange(1)).shape[-1])
 
 
 def patch_covariance(images: Images, size: int) -> Tensor | None:

@@ -16,23 +16,38 @@ from lmfcn.data.splits import make_folds
 from lmfcn.data.training_data import LabelledImages, TrainingData
 from lmfcn.method.epoch import Callback, Trained
 from lmfcn.method.history import EpochRecord, History
-from lmfcn.method.kernel_svm import Decision, class_numbers
+from lmfcn.method.kernel_svm import Decision, class_numbers, has_spread
 from lmfcn.method.network import TextureFCN
-from lmfcn.model import Calibration, HeldOut, Networks, TextureModel, probabilities
+from lmfcn.model import (
+    Calibration,
+    HeldOut,
+    Networks,
+    TextureModel,
+    TypicalDistances,
+    class_centres,
+    nearest_centre,
+    probabilities,
+)
 from lmfcn.networks.trunk import SMALLEST_SIDE, Trunk
 from lmfcn.recipe import Recipe
-from lmfcn.training.calibration import calibrate, equal_prior_shift, expected_calibration_error
+from lmfcn.training.calibration import (
+    calibrate,
+    equal_prior_shift,
+    expected_calibration_error,
+    select_most_likely,
+)
 from lmfcn.training.final_svm import (
     NEVER_HELD_OUT,
     SHRINKAGE,
     SHRINKAGES,
     FinalSVM,
     SVMCandidate,
+    cross_validate,
     fit_final_svm,
     svm_candidates,
 )
 from lmfcn.training.first_filters import N_FOR_FILTERS, decorrelation
-from lmfcn.training.frozen import Beside, FrozenStart, start_from
+from lmfcn.training.frozen import Beside, start_from
 from lmfcn.training.phases import (
     FitOptions,
     all_images,
@@ -45,6 +60,7 @@ from lmfcn.training.phases import (
     train_held_out,
 )
 from lmfcn.training.views import (
+    SMALLEST_REDUCED_SIDE,
     TRAINED_SIDE,
     WHOLE,
     View,
@@ -58,6 +74,8 @@ from lmfcn.util.packages import versions
 from lmfcn.util.progress import EpochBar, epoch_progress, step_progress
 
 N_FOLDS = 5
+MOST_CONFUSED = 50
+"""Classes of which a model file holds the confusion matrix."""
 FEW_IMAGES = 3
 """Classes with fewer training images are reported."""
 
@@ -77,6 +95,10 @@ class Fitted:
         Positions of the support vectors of the final SVM.
     C : float
     held_out : HeldOut
+    recipe : Recipe
+        With everything that the data have decided.
+    shown : str
+        What the networks saw of the images in training, in words.
     messages : list of str
     """
 
@@ -86,6 +108,8 @@ class Fitted:
     support: np.ndarray
     C: float
     held_out: HeldOut
+    recipe: Recipe
+    shown: str
     messages: list[str]
 
     @property
@@ -102,16 +126,26 @@ class Fitted:
         """Return what a model file tells of the training, as JSON can hold it."""
         return {
             "C": self.C,
+            "shown": self.shown,
             "interrupted": self.interrupted,
             "best_epochs": [result.selected.epoch for result in self.trained],
             "held_out": {
                 "n_images": len(self.held_out.numbers),
                 "balanced_accuracy": self.held_out.balanced_accuracy,
                 "seen_in_training": self.held_out.seen,
+                "confusion": _small_confusion(self.held_out),
             },
             "histories": _without_seconds([result.history for result in self.trained]),
             "closing_histories": _without_seconds(self.refit_histories),
         }
+
+
+def _small_confusion(held_out: HeldOut) -> list[list[int]] | None:
+    """Return the confusion matrix of few classes; that of many would be large, and nearly empty."""
+    if not len(held_out.numbers) or held_out.probabilities.shape[1] > MOST_CONFUSED:
+        return None
+    counts: list[list[int]] = held_out.confusion.tolist()
+    return counts
 
 
 def _without_seconds(histories: Sequence[History[EpochRecord]]) -> list[list[dict[str, Any]]]:
@@ -186,7 +220,7 @@ def _weights_by_class(class_weight: Any, classes: np.ndarray) -> np.ndarray | No
         return None
     unknown = set(class_weight) - set(classes.tolist())
     if unknown:
-        raise ValueError(f"class_weight names labels that are not in y: {sorted(unknown, key=str)}.")
+        raise ValueError(f"class_weight names labels that no image has: {sorted(unknown, key=str)}.")
     return np.array([float(class_weight.get(label, 1.0)) for label in classes.tolist()])
 
 
@@ -206,7 +240,7 @@ def fit_model(data: TrainingData, options: FitOptions) -> Fitted:
     check_kernel_memory(len(data.train) + (0 if data.validation is None else len(data.validation)))
     try:
         start = start_of_training(data, options)
-        options = replace(options, shrinkage=start.shrinkage, view=start.view)
+        options = start.options(options)
         n_epochs = n_bar_epochs(start.inputs, options)
         with epoch_progress(phase_title(data), n_epochs, visible=options.verbose) as bar:
             trained, refitted, members, final, rows = _train_and_decide(start, options, bar)
@@ -216,11 +250,31 @@ def fit_model(data: TrainingData, options: FitOptions) -> Fitted:
     held_out = data.validation is not None
     decision, calibration = calibrated(final, rows.labels, options.recipe.prior_shift, held_out=held_out)
     networks = Networks(members, start.trunk, keep_trunk=options.recipe.keep_untrained)
-    model = TextureModel(networks, decision, calibration, data.classes, start.form)
+    typical = _typical_distances(final, rows, options, held_out=held_out)
+    form = start.model_form(members)
+    model = TextureModel(networks, decision, calibration, data.classes, form, typical=typical)
     warnings = _class_warnings(data, final, rows.labels[final.held_out])
     messages = [result.message for result in (*trained, *(refitted or ())) if result.message] + list(warnings)
     support = rows.positions[final.support.cpu().numpy()]
-    return Fitted(model, trained, refitted, support, final.rule.C, _held_out(final, rows, model), messages)
+    found = _held_out(final, rows, model)
+    shown = options.view.describe()
+    return Fitted(model, trained, refitted, support, final.rule.C, found, options.recipe, shown, messages)
+
+
+def _typical_distances(
+    final: FinalSVM, rows: "_EncodedImages", options: FitOptions, *, held_out: bool
+) -> TypicalDistances | None:
+    """Return the centres of what the model learnt from, and the distances of the images that were held out from them.
+
+    None without validation images: the networks know all others, which are closer than new images.
+    """
+    if not held_out or final.held_out_distances is None or not len(final.held_out_distances):
+        return None
+    features, labels = final.decision.scale.apply(rows.latents), rows.labels
+    if not options.recipe.refit:
+        n_learnt = len(rows) - len(final.held_out)
+        features, labels = features[:n_learnt], labels[:n_learnt]
+    return TypicalDistances.of(class_centres(features, labels), final.held_out_distances)
 
 
 def _train_and_decide(
@@ -274,6 +328,20 @@ class _Start:
     view: View = WHOLE
     shrinkage: float = SHRINKAGE
 
+    def model_form(self, networks: Sequence[TextureFCN]) -> ImageForm:
+        """Return the form of images for the model: networks that reduce them a lot need more of them."""
+        least = max(SMALLEST_REDUCED_SIDE // 2 * network.reduction for network in networks)
+        return replace(self.form, smallest_side=max(self.form.smallest_side, least))
+
+    def options(self, options: FitOptions) -> FitOptions:
+        """Return the options with what was decided about the images."""
+        recipe = options.recipe
+        if recipe.deviations == "auto":
+            recipe = replace(recipe, deviations=not self.untrained or self.untrained[0].deviations)
+        if self.trunk is None:
+            recipe = replace(recipe, crop_size=self.view.crop_size)
+        return replace(options, recipe=recipe, shrinkage=self.shrinkage, view=self.view)
+
     def features(self, *, validation: bool) -> Tensor | None:
         """Return those features of the training or validation images that need no training."""
         if self.beside is None:
@@ -287,12 +355,28 @@ def start_of_training(data: TrainingData, options: FitOptions) -> _Start:
         return _start_frozen(data, options.network, options)
     recipe = options.recipe
     with step_progress("Describing images", visible=options.verbose):
-        untrained = untrained_networks(data, options) if recipe.keep_untrained else []
-        beside = Beside.of_untrained(untrained, data, options.device) if untrained else None
+        untrained, beside, shrinkage = _describe(data, options)
         view = _choose_view(data, options)
         inputs = shown_data(data, view)
         root = decorrelation(inputs.train.images) if recipe.first_filters == "decorrelated" else None
-    return _Start(data, inputs, data.form, None, root, untrained, beside, view)
+    return _Start(data, inputs, data.form, None, root, untrained, beside, view, shrinkage)
+
+
+def _describe(data: TrainingData, options: FitOptions) -> tuple[list[TextureFCN], Beside | None, float]:
+    """Return the untrained networks, what they say of the images, and the shrinkage for the whitening of that.
+
+    Cross-validation chooses whether standard deviations of maps are kept, unless the recipe says so.
+    """
+    if not options.recipe.keep_untrained:
+        return [], None, SHRINKAGE
+    networks = untrained_networks(data, options)
+    beside = Beside.of_untrained(networks, data, options.device)
+    candidates = [(networks, beside)]
+    if options.recipe.deviations == "auto":
+        means = torch.cat([network.mean_latents() for network in networks]).to(options.device)
+        candidates.append(([network.without_deviations() for network in networks], beside.columns(means)))
+    chosen, shrinkage = _choose_description([found for _, found in candidates], data, options)
+    return *candidates[chosen], shrinkage
 
 
 def _start_frozen(data: TrainingData, network: nn.Module, options: FitOptions) -> _Start:
@@ -301,14 +385,14 @@ def _start_frozen(data: TrainingData, network: nn.Module, options: FitOptions) -
     beside = frozen.features if recipe.keep_untrained else None
     form = replace(data.form, smallest_side=SMALLEST_SIDE)
     with step_progress("Preparing", visible=options.verbose):
-        shrinkage = _choose_shrinkage(frozen, options)
+        _, shrinkage = _choose_description([frozen.features], frozen.data, options)
         root = decorrelation(frozen.data.train.images) if recipe.first_filters == "decorrelated" else None
     return _Start(frozen.data, frozen.data, form, frozen.trunk, root, [], beside, WHOLE, shrinkage)
 
 
 def _choose_view(data: TrainingData, options: FitOptions) -> View:
     """Return what is shown in training: as the recipe says, or what tells more before training."""
-    sizes, crop = image_sizes(data.train.images), options.recipe.crop_size
+    sizes, crop = image_sizes(all_images(data)), options.recipe.crop_size
     if crop is not None and crop != "auto":
         return View(1, crop)
     whole = whole_view(sizes) if options.recipe.scales > 1 else WHOLE
@@ -319,28 +403,31 @@ def _choose_view(data: TrainingData, options: FitOptions) -> View:
     networks = (_untrained(data, options, whole.reduction), _untrained(data, options, 1))
     for network in networks:
         network.reduction = 1
-    more = crop_tells_more(data.train, networks, TRAINED_SIDE, folds, options.device)
+    more = crop_tells_more(data.train, networks, whole, TRAINED_SIDE, folds, options.device)
     return View(1, TRAINED_SIDE) if more else whole
 
 
-def _choose_shrinkage(frozen: FrozenStart, options: FitOptions) -> float:
-    """Return the shrinkage under which cross-validation on the frozen features makes the classes most likely.
+def _choose_description(candidates: Sequence[Beside], data: TrainingData, options: FitOptions) -> tuple[int, float]:
+    """Return under which features, and which shrinkage, cross-validation makes the classes most likely.
 
     With `refit`, validation images take part: nothing has been learnt from any image yet.
     """
-    data, features = frozen.data, frozen.features
     if not options.recipe.whiten:
-        return SHRINKAGE
-    parts, rows = [data.train], [features.train]
-    if options.recipe.refit and data.validation is not None and features.validation is not None:
-        parts, rows = [data.train, data.validation], [features.train, features.validation]
+        return 0, SHRINKAGE
+    parts = [data.train, *([data.validation] if options.recipe.refit and data.validation is not None else [])]
+    described = [features.of_parts(len(parts)) for features in candidates]
+    if not all(bool(has_spread(latents.mean(dim=0), latents.std(dim=0)).any()) for latents in described):
+        return 0, SHRINKAGE  # the first epoch will say that all images are alike
     numbers = np.concatenate([part.numbers for part in parts])
     random = np.random.default_rng([options.seed, 4])
     folds = torch.from_numpy(cross_validation_folds(numbers, random, joined_groups(parts))).to(options.device)
     labels = torch.from_numpy(numbers).to(options.device)
     weights = image_weights(options, labels)
     rules = [rule for value in SHRINKAGES for rule in svm_candidates(options.recipe, weights, value)]
-    return fit_final_svm(torch.cat(rows), labels, folds, options.recipe, rules).rule.shrinkage
+    found = [cross_validate(latents, labels, folds, options.recipe, rules) for latents in described]
+    scores = torch.stack([held_out for _, held_out in found])
+    chosen = select_most_likely(scores, labels[folds != NEVER_HELD_OUT]) if scores.shape[1] else 0
+    return chosen, found[chosen][0].shrinkage
 
 
 def _held_out(final: FinalSVM, rows: "_EncodedImages", model: TextureModel) -> HeldOut:
@@ -372,7 +459,8 @@ def calibrated(final: FinalSVM, labels: Tensor, prior_shift: float, *, held_out:
 
 def untrained_networks(data: TrainingData, options: FitOptions) -> list[TextureFCN]:
     """Return the initial network at every scale: its latents are moments of the maps of all its layers."""
-    scales = description_scales(image_sizes(data.train.images), options.recipe.scales)
+    # A validation image that is smaller than all others must survive the reduction too.
+    scales = description_scales(image_sizes(all_images(data)), options.recipe.scales)
     return [_untrained(data, options, reduction) for reduction in scales]
 
 
@@ -442,7 +530,9 @@ def _final_svm(
         of_training = _fit(train, np.full(len(train), NEVER_HELD_OUT), options)
         decision, support = of_training.decision, of_training.support
     held_out = torch.arange(len(train), len(rows), device=options.device)
-    return FinalSVM(decision, support, rule, held_out, decision.scores(validation.latents)), rows
+    centres = class_centres(decision.scale.apply(train.latents), train.labels)
+    distances = nearest_centre(to_cpu_double(decision.scale.apply(validation.latents)), centres)
+    return FinalSVM(decision, support, rule, held_out, decision.scores(validation.latents), distances), rows
 
 
 def _refit_final_svm(
@@ -479,7 +569,7 @@ def cross_validation_folds(
     numbers: np.ndarray, random: np.random.Generator, groups: np.ndarray | None = None
 ) -> np.ndarray:
     """Return cross-validation folds (n,); every class keeps images when a fold is held out."""
-    return _keep_every_class(make_folds(numbers, N_FOLDS, random, groups), numbers, groups)
+    return keep_every_class(make_folds(numbers, N_FOLDS, random, groups), numbers, groups)
 
 
 def joined_groups(parts: Sequence[LabelledImages]) -> np.ndarray | None:
@@ -495,7 +585,7 @@ def joined_groups(parts: Sequence[LabelledImages]) -> np.ndarray | None:
     return np.array([numbers[name] for name in names])
 
 
-def _keep_every_class(folds: np.ndarray, numbers: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
+def keep_every_class(folds: np.ndarray, numbers: np.ndarray, groups: np.ndarray | None) -> np.ndarray:
     """Return folds that leave images of every class: a class in a single fold, with its groups, is never held out."""
     folds, groups = folds.copy(), np.arange(len(numbers)) if groups is None else groups
     changed = True

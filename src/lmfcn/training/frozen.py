@@ -36,6 +36,14 @@ class Beside:
     train: Tensor
     validation: Tensor | None
 
+    def of_parts(self, n_parts: int) -> Tensor:
+        """Return the features of the training images alone (1), or of all images (2)."""
+        return self.train if n_parts == 1 or self.validation is None else torch.cat([self.train, self.validation])
+
+    def columns(self, chosen: Tensor) -> "Beside":
+        """Return some of the features, for a mask (d,)."""
+        return Beside(self.train[:, chosen], None if self.validation is None else self.validation[:, chosen])
+
     @classmethod
     def of_untrained(cls, networks: Sequence[TextureFCN], data: TrainingData, device: torch.device) -> "Beside":
         """Return the latents of untrained networks, which get batch-norm statistics of the training images."""
@@ -96,7 +104,7 @@ def make_trunk(network: nn.Module, data: TrainingData, device: torch.device) -> 
     """Return the trunk for these images: the range of their pixels, and the scale of the maps to learn on."""
     images = data.train.images
     chosen = evenly_spaced(len(images), _N_MEASURED)
-    low, high = (0.0, 1.0) if data.form.pixels == "uint8" else _pixel_range(images, chosen, device)
+    low, high = (0.0, 1.0) if data.form.pixels == "uint8" else pixel_range(images, chosen, device)
     trunk = Trunk(network, data.form.channels, low, high).to(device)
     sums, squares, count = torch.zeros(()), torch.zeros(()), 0
     with torch.no_grad():
@@ -109,7 +117,7 @@ def make_trunk(network: nn.Module, data: TrainingData, device: torch.device) -> 
     return trunk
 
 
-def _pixel_range(images: Images, chosen: np.ndarray, device: torch.device) -> tuple[float, float]:
+def pixel_range(images: Images, chosen: np.ndarray, device: torch.device) -> tuple[float, float]:
     """Return the values between which nearly all pixels lie: 16-bit images rarely use their whole range."""
     ends = []
     for part in equal_size_batches(images, chosen, 1):

@@ -150,7 +150,7 @@ def new_network(data: TrainingData, options: FitOptions, root: Tensor | None, nu
         data.form.channels,
         recipe.latent_dim,
         tuple(recipe.widths),
-        deviations=recipe.deviations,
+        deviations=recipe.deviations is not False,
         generator=generator,
     )
     decorrelate_first_filters(network, root)

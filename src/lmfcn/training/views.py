@@ -90,7 +90,7 @@ def whole_view(sizes: np.ndarray) -> View:
 
     Examples
     --------
-    >>> whole_view(np.array([[200, 200], [480, 640]])).reduction, whole_view(np.array([[64, 64]])).reduction
+    >>> whole_view(np.array([[200, 200]])).reduction, whole_view(np.array([[64, 64]])).reduction
     (4, 1)
     """
     side = float(np.sqrt(np.median(sizes.prod(axis=1))))
@@ -182,6 +182,7 @@ def _loaded(images: Images) -> LoadedImages:
 def crop_tells_more(
     data: LabelledImages,
     networks: tuple[TextureFCN, TextureFCN],
+    view: View,
     crop_size: int,
     folds: np.ndarray,
     device: torch.device,
@@ -196,12 +197,13 @@ def crop_tells_more(
     data : LabelledImages
     networks : pair of TextureFCN
         Untrained ones, for whole images and for crops.
+    view : View
+        Of whole images.
     crop_size : int
     folds : array of int (n,)
         For the cross-validation.
     device : torch.device
     """
-    view = whole_view(image_sizes(data.images))
     whole = refresh_and_encode(networks[0], reduced_images(data.images, view.reduction), device)
     crop = refresh_and_encode(networks[1], central_crops(data.images, crop_size), device)
     return _cross_validated(crop, data, folds, device) > _cross_validated(whole, data, folds, device)

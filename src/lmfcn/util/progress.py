@@ -4,10 +4,12 @@ Nothing is silent for more than two seconds: bars refresh themselves, and a thre
 terminal, also while nothing advances.
 """
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from types import TracebackType
 
 from rich.console import Console
@@ -58,6 +60,19 @@ def format_seconds(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60} s" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
+def _console() -> Console:
+    """Return the console on standard error. In a notebook without ipywidgets it is plain: rich would warn."""
+    console = Console(stderr=True)
+    if console.is_jupyter and find_spec("ipywidgets") is None:
+        return Console(stderr=True, force_jupyter=False)
+    return console
+
+
+def _draws(console: Console) -> bool:
+    """Return whether a bar can move there."""
+    return console.is_terminal or console.is_jupyter
+
+
 class LogLines:
     """Writes a line to a log file or pipe whenever it was silent for a while; use it in a `with` statement.
 
@@ -73,7 +88,8 @@ class LogLines:
 
     def __init__(self, console: Console, describe: Callable[[float], str]) -> None:
         self._console, self._describe = console, describe
-        self._start = self._last = time.monotonic()
+        self._start = time.monotonic()
+        self._last = _last_line_before(self._start)
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._beat_until_ended, daemon=True)
 
@@ -86,6 +102,7 @@ class LogLines:
     ) -> None:
         self._ended.set()
         self._thread.join()
+        _PREVIOUS.update(ended=time.monotonic(), last_line=self._last)
 
     def write(self, line: str | None = None) -> None:
         """Write a line now; without one, the line that describes the present."""
@@ -104,6 +121,16 @@ class LogLines:
     def _beat_until_ended(self) -> None:
         while not self._ended.wait(_SECONDS_BETWEEN_BEATS):
             self.beat()
+
+
+_PREVIOUS = {"ended": -math.inf, "last_line": -math.inf}
+"""When the previous lines ended, and when its last one was written: two short steps may be a long silence."""
+
+
+def _last_line_before(start: float) -> float:
+    """Return since when it has been silent, for lines that start now."""
+    follows = 0 <= start - _PREVIOUS["ended"] < _SECONDS_BETWEEN_BEATS
+    return _PREVIOUS["last_line"] if follows else start
 
 
 class TimeLeft:
@@ -132,8 +159,8 @@ def item_progress(title: str, n_items: int, *, n_before: int = 0, visible: bool)
     An earlier run finished `n_before` of them, which are left out of the estimate of the remaining time. In log files
     there is a line at the start and then one now and then.
     """
-    console = Console(stderr=True)
-    if visible and not (console.is_terminal or console.is_jupyter):
+    console = _console()
+    if visible and not _draws(console):
         left, done = TimeLeft(n_items, n_before), n_before
 
         def line(seconds: float) -> str:
@@ -245,10 +272,10 @@ class _LogBar(EpochBar):
 @contextmanager
 def epoch_progress(title: str, n_epochs: int, *, visible: bool) -> Iterator[EpochBar]:
     """Show a bar over `n_epochs` on standard error while the block runs, if `visible`."""
-    console = Console(stderr=True)
+    console = _console()
     if not visible:
         yield EpochBar(title, n_epochs)
-    elif not (console.is_terminal or console.is_jupyter):
+    elif not _draws(console):
         log = _LogBar(title, n_epochs, console)
         with log.lines:
             yield log
@@ -277,8 +304,8 @@ def step_progress(title: str, *, visible: bool) -> Iterator[None]:
 
     A log file hears of it only if the step takes more than two seconds.
     """
-    console = Console(stderr=True)
-    if visible and not (console.is_terminal or console.is_jupyter):
+    console = _console()
+    if visible and not _draws(console):
         with LogLines(console, lambda seconds: f"{title}: {format_seconds(seconds)}"):
             yield
         return
@@ -294,8 +321,8 @@ def count_progress(title: str, *, visible: bool) -> Iterator[Callable[[], None]]
 
     In log files there is a line now and then.
     """
-    console = Console(stderr=True)
-    if visible and not console.is_terminal:
+    console = _console()
+    if visible and not _draws(console):
         number = 0
 
         def line(seconds: float) -> str:

@@ -14,6 +14,7 @@ from lmfcn.benchmark.paper.reproduced_tables import HEADINGS, Outcome, summary_s
 from lmfcn.benchmark.paper.reproduction import Request, prepare
 from lmfcn.benchmark.runs import Run, read_lines
 from lmfcn.benchmark.statistics import summarize
+from lmfcn.benchmark.tables import spread
 from lmfcn.method.history import TrainingError
 from published_trees import make_trees
 
@@ -55,15 +56,17 @@ def quick(tmp_path):
 
 def test_a_set_that_is_not_given_is_missing_and_not_faked(quick, measured):
     reproduction = prepare(quick)
-    assert {row.printed.images for row in reproduction.measurable} == {"Gaussian"}
+    assert {row.task.images for row in reproduction.measurable} == {"Gaussian", "Gaussian (ours)"}
     assert reproduction.run(silent) == []
-    assert {key.task for key in measured} == {"Gaussian, quick", "Gaussian, 59 dimensions, quick"}
+    assert {key.task for key in measured} == {
+        f"{images}{more}, quick" for images in ("Gaussian", "Gaussian (ours)") for more in ("", ", 59 dimensions")
+    }
     lines = table_lines(reproduction, 2)
-    assert len(lines) == 30
+    assert len(lines) == 36
     bach = lines[0]
     assert (bach.runs, bach.remark) == ([], "not run: the images were not given (--bach DIR)")
     assert bach.entries[2:5] == ["0.8811 ± 0.0426", "-", "-"]
-    (resnet,) = (line for line in lines if line.row.label == "ResNet18" and line.row.printed.images == "Gaussian")
+    (resnet,) = (line for line in lines if line.row.label == "ResNet18" and line.row.task.images == "Gaussian")
     assert resnet.remark == "not run: its weights were not given (--resnet18-weights FILE)"
     notes = reproduction.notes
     assert notes[0] == reproduction.profile.warning
@@ -77,8 +80,10 @@ def test_a_set_that_is_not_given_is_missing_and_not_faked(quick, measured):
 def test_our_figures_stand_beside_the_papers_with_the_difference(quick, measured):
     reproduction = prepare(quick)
     reproduction.run(silent)
-    assert len(measured) == len(set(measured)) == 2 * 8
-    (line,) = (line for line in table_lines(reproduction, 2) if line.row.label == "LMFCN (paper)" and line.runs)
+    assert len(measured) == len(set(measured)) == 2 * 2 * 8
+    line, on_ours = (line for line in table_lines(reproduction, 2) if line.row.label == "LMFCN (paper)" and line.runs)
+    assert on_ours.entries[:2] == ["Gaussian (ours)", "LMFCN (paper)"]
+    assert on_ours.entries[8:13] == ["-", "0.9500 ± 0.0707", "-", "-", "2"]  # the paper has no results on these images
     assert dict(zip(HEADINGS, line.entries, strict=True)) == {
         "images": "Gaussian",
         "method": "LMFCN (paper)",
@@ -111,13 +116,13 @@ def test_nothing_runs_twice_unless_parameters_or_images_changed(quick, measured)
     prepare(replace(quick, what=["table2"], only=["CNN-CE,LMFCN (paper)"])).run(silent)
     assert len(measured) == n_runs
     prepare(replace(quick, repeats=3, what=["table2"], only=["CNN-CE"])).run(silent)
-    assert measured[n_runs:] == [("Gaussian, quick", "CNN-CE", 2)]
+    assert measured[n_runs:] == [("Gaussian, quick", "CNN-CE", 2), ("Gaussian (ours), quick", "CNN-CE", 2)]
     larger = replace(quick, size=20)
     assert prepare(larger).runs() == {}
     prepare(larger).run(silent)
-    assert len(measured) == 2 * n_runs + 1
+    assert len(measured) == 2 * n_runs + 2
     prepare(quick).run(silent)  # its lines are still there
-    assert len(measured) == 2 * n_runs + 1
+    assert len(measured) == 2 * n_runs + 2
     assert len(prepare(quick).runs()) == n_runs
 
 
@@ -127,7 +132,7 @@ def test_changed_epochs_repeat_only_what_they_concern(quick, measured, monkeypat
     monkeypatch.setitem(PROFILES, "quick", replace(PROFILES["quick"], cnn_epochs=9))
     prepare(quick).run(silent)
     assert {key.method for key in measured[n_runs:]} == {"CNN-CE", "CNN-H"}
-    assert len(measured) == n_runs + 4
+    assert len(measured) == n_runs + 8
 
 
 def test_an_interrupted_table_goes_on(quick, measured):
@@ -140,12 +145,12 @@ def test_an_interrupted_table_goes_on(quick, measured):
     reproduction = prepare(replace(quick, what=["table2"]))
     reproduction.run(silent, stop_at_the_third)
     assert len(measured) == 2
-    assert "Finished runs: 2 of 8. The same command goes on." in Outcome(reproduction, [], [], "").remarks
+    assert "Finished runs: 2 of 16. The same command goes on." in Outcome(reproduction, [], [], "").remarks
     (partial,) = (line for line in table_lines(reproduction, 2) if line.runs)
     assert partial.remark == ""
     assert {line.remark for line in table_lines(reproduction, 2)} >= {"", "not measured yet"}
     reproduction.run(silent)
-    assert len(measured) == len(reproduction.keys) == 8
+    assert len(measured) == len(reproduction.keys) == 16
 
 
 def test_all_tables_of_all_sets(roots, tmp_path, measured):
@@ -159,7 +164,7 @@ def test_all_tables_of_all_sets(roots, tmp_path, measured):
     outcome = Outcome(reproduction, [], ["BACH, LBP, seed 0: Bad."], "lmfcn reproduce all")
     assert outcome.remarks[-1] == "A training failed: BACH, LBP, seed 0: Bad."
     write_tables(outcome, tmp_path)
-    for table, n_rows in ((2, 30), (3, 27), (4, 24)):
+    for table, n_rows in ((2, 36), (3, 32), (4, 24)):
         text = (tmp_path / f"table{table}.md").read_text()
         assert f"# Table {table}: " in text
         assert reproduction.profile.warning in text
@@ -176,7 +181,7 @@ def test_all_tables_of_all_sets(roots, tmp_path, measured):
 def test_the_full_profile_says_nothing_of_quick(tmp_path, measured):
     reproduction = prepare(Request(["table3"], tmp_path, "full", size=16, repeats=1, only=["LBP"]))
     reproduction.run(silent)
-    assert measured == [("Gaussian", "LBP", 0)]
+    assert measured == [("Gaussian", "LBP", 0), ("Gaussian (ours)", "LBP", 0)]
     write_tables(Outcome(reproduction, [], [], ""), tmp_path)
     for ending in ("md", "tex", "csv"):
         assert "quick" not in (tmp_path / f"table3.{ending}").read_text()
@@ -186,7 +191,7 @@ def test_the_full_profile_says_nothing_of_quick(tmp_path, measured):
 def test_our_lmfcn_is_not_a_row_of_the_paper(quick, measured):
     reproduction = prepare(replace(quick, only=["LMFCN"], repeats=1))
     reproduction.run(silent)
-    assert len(measured) == 1
+    assert len(measured) == 2
     assert (
         summary_sentence(table_lines(reproduction, 2)) == "0 of the paper's 25 rows are measured, and 1 of our LMFCN."
     )
@@ -197,7 +202,10 @@ def test_runs_come_under_the_names_of_their_rows(quick, measured):
     reproduction.run(silent)
     runs = reproduction.printed_runs()
     assert len(runs) == len(measured)
-    assert {run.task for run in runs} == {"Gaussian, quick"}  # 59 dimensions have the same splits
+    assert {run.task for run in runs} == {
+        "Gaussian, quick",
+        "Gaussian (ours), quick",
+    }  # 59 dimensions have the same splits
     assert list(dict.fromkeys(run.method for run in runs)) == [
         *("LMFCN (paper)", "LMFCN", "CNN-CE", "CNN-H", "LMFCN-59", "GLCM", "LBP", "PFTAS")
     ]
@@ -229,7 +237,9 @@ def test_a_training_that_fails_leaves_its_row_open(quick, monkeypatch):
 
     monkeypatch.setattr(scheduler, "measure", fail)
     reproduction = prepare(replace(quick, only=["LBP"], repeats=1))
-    assert reproduction.run(silent) == ["Gaussian, quick, LBP, seed 0: The latents collapsed."]
+    assert reproduction.run(silent) == [
+        f"{images}, quick, LBP, seed 0: The latents collapsed." for images in ("Gaussian", "Gaussian (ours)")
+    ]
     assert reproduction.runs() == {}
 
 
@@ -239,14 +249,16 @@ def test_runs_of_real_methods_tell_everything(tmp_path, monkeypatch):
     monkeypatch.setitem(PROFILES, "quick", tiny)
     reproduction = prepare(Request(["table2"], tmp_path, "quick", only=[PAPER]))
     assert reproduction.run(silent) == []
-    (run,) = read_lines(tmp_path / "runs.jsonl")
+    run, on_ours = read_lines(tmp_path / "runs.jsonl")
+    assert (run.task, on_ours.task) == ("Gaussian, quick", "Gaussian (ours), quick")
+    assert run.split != on_ours.split
     assert (run.method, run.seed, run.n_train, run.n_test) == (PAPER, 0, 16, 12)
     assert (run.settings["latent_dim"], run.settings["recipe"], run.settings["epochs"]) == (16, "paper", 1)
     assert len(run.split) == len(run.digest) == 32
     assert run.machine["cores"] >= 1
     assert "torch" in run.versions
     assert len(run.history[0]["n_support"]) == run.epochs + 1
-    assert json.loads((tmp_path / "runs.jsonl").read_text())["digest"] == run.digest
+    assert json.loads((tmp_path / "runs.jsonl").read_text().splitlines()[0])["digest"] == run.digest
 
 
 def test_the_command_runs_the_same_again(tmp_path):
@@ -273,16 +285,26 @@ def test_the_command_runs_the_same_again(tmp_path):
     assert Request(["all"]).wanted == ["table2", "table3", "table4", "figure1", "figure3"]
 
 
-def test_the_numbers_of_the_docs_are_those_of_the_runs():
+@pytest.mark.parametrize(
+    ("heading", "images"),
+    [
+        ("Results on the paper's Gaussian images", "Gaussian"),
+        ("Results on our Gaussian images", "Gaussian (ours)"),
+    ],
+)
+def test_the_numbers_of_the_docs_are_those_of_the_runs(heading, images):
     root = Path(__file__).parents[3]
-    runs = read_lines(root / "benchmarks" / "reproduction.jsonl")
-    lines = [line.split(" | ") for line in (root / "docs" / "research" / "reproduction.md").read_text().splitlines()]
-    rows = [line for line in lines if len(line) == 6 and line[0] in ("| 2", "| 3")]
-    assert len(rows) == 9
-    for _, label, dimensions, _, accuracy, *_ in rows:
-        same = [run for run in runs if run.method == METHODS_BY_LABEL[label]]
+    text = (root / "docs" / "research" / "reproduction.md").read_text()
+    block = next(block for block in text.split("\n## ") if block.startswith(heading))
+    rows = [line.strip("| ").split(" | ") for line in block.splitlines() if re.match(r"\| [23] \| ", line)]
+    assert rows
+    runs = [
+        run for run in read_lines(root / "benchmarks" / "reproduction.jsonl") if run.task.partition(",")[0] == images
+    ]
+    for _, label, dimensions, *entries in rows:
+        same = [run for run in runs if run.method == METHODS_BY_LABEL[label] and "pixels" not in run.task]
         if dimensions.isdigit():
             same = [run for run in same if run.settings["latent_dim"] == int(dimensions)]
-        assert sorted(run.seed for run in same) == [0, 1, 2, 3, 4]
-        found = summarize([run.test_balanced_accuracy for run in same])
-        assert accuracy == f"{found.mean:.4f} ± {found.deviation:.4f}"
+        assert sorted(run.seed for run in same) == list(range(len(same)))
+        assert spread(summarize([run.test_balanced_accuracy for run in same]), 4) in entries, (label, entries)
+        assert images != "Gaussian" or entries[-1] == str(len(same))

@@ -15,7 +15,8 @@ from lmfcn.data.datasets import PUBLISHED
 from lmfcn.data.splits import Split
 from lmfcn.data.training_data import fingerprint
 
-GAUSSIAN = "Gaussian"
+GAUSSIAN, OUR_GAUSSIAN = "Gaussian", "Gaussian (ours)"
+"""The paper's Gaussian images, and our harder ones (`make_gaussians` draws both), which the paper does not have."""
 OPTIONS = {"BACH": "bach", "BreaKHis": "breakhis", "CRC": "crc", "Salzburg": "stex"}
 """The paper's names of the published sets, and those of their loaders and command-line options."""
 

@@ -12,6 +12,7 @@ from functools import cache
 from importlib.resources import files
 
 from lmfcn.benchmark.measure import split_names
+from lmfcn.benchmark.paper.image_sets import GAUSSIAN, OUR_GAUSSIAN
 from lmfcn.benchmark.paper.profiles import LATENT_DIM, OURS, PAPER
 from lmfcn.benchmark.runs import RunKey
 from lmfcn.benchmark.statistics import Summary
@@ -130,7 +131,8 @@ class Row:
     Attributes
     ----------
     printed : PrintedRow
-        The paper's row; that of our LMFCN is the paper's first LMFCN on the same images.
+        The paper's row; that of our LMFCN is the paper's first LMFCN on the same images. Rows on our Gaussian images
+        are measured like the paper's rows on its own, but are not compared with them.
     label : str
         Name of the row in our tables.
     task : Task
@@ -148,13 +150,18 @@ class Row:
         """Whether this is the row of our LMFCN, which the paper does not have."""
         return self.method == OURS
 
+    @property
+    def is_compared(self) -> bool:
+        """Whether the paper's images are the same, so that its numbers say something about ours."""
+        return self.task.images == self.printed.images
+
     def key(self, seed: int) -> RunKey:
         """Return the key of the run of one repetition."""
         return RunKey(self.task.name, self.method, seed)
 
 
 def rows_of(tables: Collection[int], *, quick: bool) -> list[Row]:
-    """Return our rows for some of the paper's tables, in its order.
+    """Return our rows for some of the paper's tables, in its order, with our Gaussian images behind the paper's.
 
     Examples
     --------
@@ -162,13 +169,17 @@ def rows_of(tables: Collection[int], *, quick: bool) -> list[Row]:
     ['LMFCN-59', 'LMFCN', 'LMFCN-162', 'GLCM']
     """
     rows = []
-    for printed in printed_rows():
-        if printed.table in tables:
-            rows += _our_rows(printed, quick=quick)
+    for table in sorted(set(tables)):
+        of_table = [row for printed in printed_rows() if printed.table == table for row in _our_rows(printed, quick)]
+        rows += of_table + [_on_our_images(row) for row in of_table if row.task.images == GAUSSIAN]
     return rows
 
 
-def _our_rows(printed: PrintedRow, *, quick: bool) -> list[Row]:
+def _on_our_images(row: Row) -> Row:
+    return replace(row, task=replace(row.task, images=OUR_GAUSSIAN))
+
+
+def _our_rows(printed: PrintedRow, quick: bool) -> list[Row]:
     multiclass = printed.table == 4
     dimensions = int(printed.method.partition("-")[2]) if printed.method.startswith("LMFCN-") else LATENT_DIM
     task = Task(printed.images, dimensions, multiclass, quick)

@@ -35,7 +35,7 @@ class Profile:
     n_per_class : int or None
         Largest number of images per class of a published set with two classes; `n_per_many`: with more.
     n_gaussians : three ints
-        Gaussian images per class for training, validation and test.
+        Gaussian images per class for training, validation and test, of the paper's kind and of ours.
     lmfcn_epochs, per_class_epochs : int
         Of LMFCN (paper) with two classes, and of each of its networks with more.
     cnn_epochs, multiclass_epochs : int
@@ -194,7 +194,7 @@ def figure_parameters(profile: Profile, name: str, sv_close: int) -> dict[str, A
 
 
 def train_for_figure(profile: Profile, name: str, sv_close: int, *, verbose: bool = False) -> FigureTraining:
-    """Train on the Gaussian images of the first repetition."""
+    """Train on the paper's Gaussian images of the first repetition."""
     data = figure_images(profile)
     recorder = SpaceRecorder()
     model = LMFCNClassifier(**figure_parameters(profile, name, sv_close), verbose=verbose)
@@ -211,4 +211,4 @@ def train_for_figure(profile: Profile, name: str, sv_close: int, *, verbose: boo
 
 def figure_images(profile: Profile) -> SplitData:
     """Return the images of both figures."""
-    return gaussians(Path(), SEED, size=profile.size, counts=profile.n_gaussians)
+    return gaussians(Path(), SEED, size=profile.size, counts=profile.n_gaussians, kind="paper")

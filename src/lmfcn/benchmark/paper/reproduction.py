@@ -12,6 +12,7 @@ from lmfcn.benchmark.paper.image_sets import (
     GAUSSIAN,
     GROUPS,
     OPTIONS,
+    OUR_GAUSSIAN,
     Source,
     check_source,
     digest_of_source,
@@ -171,12 +172,12 @@ class Reproduction:
 
     def obstacle(self, row: Row) -> str | None:
         """Return why a row cannot be measured, or None if it can."""
-        return self.missing.get(row.printed.images, self.left_out.get(row.label))
+        return self.missing.get(row.task.images, self.left_out.get(row.label))
 
     @property
     def notes(self) -> list[str]:
         """Notes to print before anything runs."""
-        images = {row.printed.images for row in self.rows}
+        images = {row.task.images for row in self.rows}
         labels = {row.label for row in self.rows}
         return [
             *filter(None, [self.profile.warning]),
@@ -250,8 +251,7 @@ def prepare(request: Request) -> Reproduction:
     left_out = _left_out(request, profile, rows)
     sources = _sources(request, rows, profile)
     remarks = [IGNORED_GROUPS] if request.by_image and any(images in GROUPS for images, _ in sources) else []
-    draw_gaussians: SplitMaker = partial(gaussians, Path(), size=profile.size, counts=profile.n_gaussians)
-    tasks, data = {(GAUSSIAN, False): draw_gaussians}, {(GAUSSIAN, False): f"{profile.size} {profile.n_gaussians}"}
+    tasks, data = _gaussian_tasks(profile)
     leaks = {}
     for task, source in sources.items():
         remarks += check_source(source, seeds)
@@ -273,6 +273,17 @@ def prepare(request: Request) -> Reproduction:
         leaks,
         request.threads,
     )
+
+
+def _gaussian_tasks(profile: Profile) -> tuple[dict[tuple[str, bool], SplitMaker], dict[tuple[str, bool], str]]:
+    """Return how both kinds of Gaussian images are drawn, and their digests."""
+    draw = partial(gaussians, Path(), size=profile.size, counts=profile.n_gaussians)
+    drawn = f"{profile.size} {profile.n_gaussians}"
+    tasks: dict[tuple[str, bool], SplitMaker] = {
+        (GAUSSIAN, False): partial(draw, kind="paper"),
+        (OUR_GAUSSIAN, False): draw,
+    }
+    return tasks, {(GAUSSIAN, False): f"paper {drawn}", (OUR_GAUSSIAN, False): drawn}
 
 
 def _sources(request: Request, rows: Sequence[Row], profile: Profile) -> dict[tuple[str, bool], Source]:

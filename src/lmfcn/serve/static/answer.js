@@ -4,6 +4,7 @@ import { byId, element, percent, signed } from "./dom.js";
 import { makeEnlargeable } from "./enlarge.js";
 
 const MOST_BARS = 12;
+const UNUSUAL = 0.05;
 
 export function showAnswer(answer, coverage) {
   const best = answer.probabilities[answer.label];
@@ -11,6 +12,7 @@ export function showAnswer(answer, coverage) {
   byId("answer-title").textContent = `${answer.label}, ${percent(best)}`;
   showProbabilities(answer.probabilities);
   byId("prediction-set").textContent = describeSet(answer.prediction_set, coverage);
+  showTypicality(answer);
   showReasons(answer);
   byId("answer").hidden = false;
 }
@@ -36,6 +38,16 @@ function describeSet(labels, coverage) {
   const sure = percent(coverage).replace(".0 ", " ");
   if (labels.length === 1) return `Prediction set: only ${labels[0]} (such sets hold the true class in about ${sure} of cases).`;
   return `Prediction set: ${labels.join(", ")} (such sets hold the true class in about ${sure} of cases).`;
+}
+
+function showTypicality({ typicality }) {
+  const note = byId("typicality");
+  note.hidden = typicality === null;
+  if (note.hidden) return;
+  const unusual = typicality <= UNUSUAL;
+  note.classList.toggle("problem", unusual);
+  const share = `${percent(typicality)} of the held-out images are at least as unusual as this one.`;
+  note.textContent = unusual ? `Perhaps none of these classes: ${share} The probabilities only compare the classes.` : share;
 }
 
 function showReasons({ label, reasons }) {

@@ -20,13 +20,14 @@ export function takeTokenFromAddress() {
 
 export const keepToken = (token) => sessionStorage.setItem(KEPT, token);
 
-async function ask(address, options = {}) {
+export async function ask(address, options = {}) {
   const token = sessionStorage.getItem(KEPT);
-  const headers = token ? { Authorization: `Bearer ${token}` } : {};
+  const headers = { ...options.headers, ...(token ? { Authorization: `Bearer ${token}` } : {}) };
   let response;
   try {
     response = await fetch(address, { ...options, headers });
-  } catch {
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
     throw new Refused(0, "The server does not answer; is it still running?");
   }
   if (!response.ok) {
@@ -34,6 +35,11 @@ async function ask(address, options = {}) {
     throw new Refused(response.status, problem.detail || `The server answered with status ${response.status}.`);
   }
   return response;
+}
+
+export async function post(address, values) {
+  const headers = { "Content-Type": "application/json" };
+  return (await ask(address, { method: "POST", headers, body: JSON.stringify(values) })).json();
 }
 
 export const getModel = async () => (await ask("model")).json();

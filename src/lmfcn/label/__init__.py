@@ -1,0 +1,1 @@
+"""Label images with a model that learns along: the session, without any web page."""
