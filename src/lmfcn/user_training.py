@@ -316,7 +316,7 @@ def _describe_budget(expected: Forecast, found: Forecast, minutes: float) -> str
     if found.seconds > 60 * minutes:
         return (
             f"Budget: even with {chosen}, training takes {found.describe()}, more than {minutes:g} minutes;"
-            " --size 64 is faster."
+            " a smaller --size is faster."
         )
     if found is expected:
         return f"Budget: nothing has to change; training takes {found.describe()}."
