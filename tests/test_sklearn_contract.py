@@ -73,7 +73,9 @@ def test_shapes_and_order_of_classes(estimator, X, data):
     assert fitted.dual_coef_.shape == (3, len(fitted.support_))
     assert fitted.intercept_.shape == (3,)
     assert fitted.n_features_in_ == 1
-    assert fitted.transform(X).shape == (n, 6 + 4 + 4 * (1 if fitted.strategy == "joint" else 3))
+    n_maps = 6 + 4 + 4 * (1 if fitted.strategy == "joint" else 3)
+    assert fitted.model_.latents(X).shape == (n, n_maps * (2 if fitted.recipe_.deviations else 1))
+    assert fitted.transform(X).shape == (n, fitted.model_.n_features)
     assert is_classifier(fitted)
 
 
@@ -162,7 +164,7 @@ def test_clones_have_a_recipe_of_their_own():
 
 
 def test_overrides_win_over_the_recipe(textures):
-    recipe = Recipe(epochs=3, C=2.0, latent_dim=4, widths=(6,), passes=1)
+    recipe = Recipe(epochs=3, C=2.0, latent_dim=4, widths=(6,), passes=1, deviations=True, crop_size=None)
     fitted = LMFCNClassifier(epochs=1, recipe=recipe, random_state=0, device="cpu").fit(*textures)
     assert fitted.recipe_ == replace(recipe, epochs=1, refit_epochs=0)
     assert fitted.recipe is recipe
