@@ -41,7 +41,7 @@ def draw_latent_space(folder: Path) -> None:
     random = as_generator(0)
     train, validation = make_gaussians(60, 64, random), make_gaussians(60, 64, random)
     epochs = Epochs()
-    recipe = Recipe(keep_untrained=False, whiten=False, refit_epochs=0)
+    recipe = Recipe(keep_untrained=False, deviations=False, whiten=False, refit_epochs=0)
     classifier = LMFCNClassifier(latent_dim=2, recipe=recipe, random_state=0, verbose=True)
     classifier.fit(*train, validation=validation, callbacks=[epochs])
     last = classifier.best_epoch_

@@ -271,7 +271,7 @@ def test_not_fitted(textures):
         ({"class_weight": "heavy"}, "class_weight must be one of"),
         ({"class_weight": {0: 0}}, "class_weight must be greater than 0 and finite, got 0"),
         ({"class_weight": {0: float("nan")}}, "class_weight must be greater than 0"),
-        ({"recipe": "papers"}, "recipe must be 'default', 'paper' or a lmfcn.Recipe, got 'papers'"),
+        ({"recipe": "papers"}, "recipe must be 'default', 'paper', 'authors-program' or a lmfcn.Recipe, got 'papers'"),
         ({"validation_fraction": 1.0}, "validation_fraction must be less than 1, got 1.0"),
         ({"validation_fraction": -0.1}, "validation_fraction must be at least 0"),
         ({"device": "abacus"}, r"device must be 'auto' or an available device \(cpu.*\), got 'abacus'"),
@@ -362,7 +362,7 @@ def test_the_untrained_network_stays_beside_the_trained_ones(
 
 def test_the_untrained_network_is_the_one_that_training_began_with(textures):
     spaces = []
-    recipe = Recipe(whiten=False, deviations=True, passes=1)
+    recipe = Recipe(whiten=False, deviations=True, passes=1, precision="float32")
     classifier = LMFCNClassifier(latent_dim=4, widths=(6, 8), epochs=1, recipe=recipe, random_state=0)
     watch = EachEpoch(lambda _, space: spaces.append(space))
     fitted = classifier.fit(*textures, validation=textures, callbacks=[watch])
@@ -377,7 +377,7 @@ def test_the_untrained_network_is_the_one_that_training_began_with(textures):
         ({"keep_untrained": "yes"}, "keep_untrained must be one of True, False, got 'yes'"),
         ({"whiten": 1.5}, "whiten must be one of True, False, got 1.5"),
         ({"augmentation": "all"}, "augmentation must be one of 'none', 'flips', 'dihedral', got 'all'"),
-        ({"epoch_selection": "last"}, "epoch_selection must be one of 'one-se', 'best', got 'last'"),
+        ({"epoch_selection": "first"}, "epoch_selection must be one of 'one-se', 'best', 'last', got 'first'"),
         ({"head_weight": -1.0}, "head_weight must be at least 0 and finite, got -1.0"),
         ({"head_weight": 0, "anchor_weight": 0}, "at least one term of the loss must be positive"),
     ],

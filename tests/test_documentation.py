@@ -10,6 +10,7 @@ from PIL import Image
 from lmfcn import model_file
 from lmfcn.explain import gallery
 from lmfcn.export import exported_files
+from lmfcn.label import describe
 from lmfcn.training import checkpoints
 
 ROOT = Path(__file__).parent.parent
@@ -67,7 +68,9 @@ def test_versions_of_files_are_those_of_the_code():
     assert {file: int(version) for file, version in told.items()} == {
         "model without a frozen network": model_file.VERSION,
         "model with a frozen network": model_file.VERSION_WITH_TRUNK,
+        "model with scales or deviations": model_file.VERSION_WITH_SCALES,
         "gallery": gallery.VERSION,
+        "features of `lmfcn label`": describe.VERSION,
         "checkpoint": checkpoints.VERSION,
         "ONNX and torch.export file": exported_files.FORMAT_VERSION,
     }

@@ -33,7 +33,7 @@ class Spaces(Callback):
 
 
 spaces = Spaces()
-recipe = Recipe(keep_untrained=False, whiten=False, refit_epochs=0)
+recipe = Recipe(keep_untrained=False, deviations=False, whiten=False, refit_epochs=0)
 classifier = LMFCNClassifier(latent_dim=2, epochs=8, recipe=recipe, random_state=0)
 classifier.fit(X, y, validation=(X_validation, y_validation), callbacks=[spaces])
 
@@ -46,4 +46,6 @@ figure, grid = plt.subplots(1, 2, figsize=(9, 4.2), sharey=True, layout="constra
 for axes, (record, space) in zip(grid, shown, strict=True):
     draw_space(axes, space, y, limits)
     axes.set_title(f"epoch {record.epoch}: {record.n_support} support vectors", fontsize=10)
+for record, _ in shown:
+    print(f"Epoch {record.epoch}: {record.n_support} support vectors of {len(y)} images")
 plt.show()

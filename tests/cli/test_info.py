@@ -17,7 +17,7 @@ def test_info_tells_what_a_model_is(command, model):
     assert stdout["images"] == "1 channel of uint8, of any size from 8x8"
     assert stdout["trained on"] == "16 images (bark 8, wood 8), with 4 others held out for validation"
     assert stdout["accuracy"].endswith(" balanced, on 4 validation images")
-    assert stdout["file"].endswith(" MB, format version 3")
+    assert stdout["file"].endswith(" MB, format version 5")
     assert stdout["network"] == "texture-fcn, trained from scratch"
     assert re.fullmatch(r"complete, with \d+ threads?", stdout["training"])
     assert stdout["sizes"].startswith("training images of ")
@@ -35,7 +35,7 @@ def test_info_as_json(command, model):
     assert values["networks"]["count"] == 2
     assert "histories" not in values
     assert values["interrupted"] is False
-    assert values["format_version"] == 3
+    assert values["format_version"] == 5
     assert values["threads"] >= 1
     assert values["trunk"] is None
 

@@ -1,5 +1,7 @@
 """Training with validation images held out, then from all images."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -148,40 +150,39 @@ def test_numbers_of_numpy_are_numbers(number):
     assert resolved.n_refit_epochs == round(int(number) * 7 / 15)
 
 
+def watched(monkeypatch):
+    """The labels and candidates of every SVM outside of the epochs: those that choose a description come first."""
+    asked = []
+    for name in ("cross_validate", "fit_final_svm"):
+
+        def watch(whole, latents, labels, folds, recipe, rules):
+            asked.append((labels, rules))
+            return whole(latents, labels, folds, recipe, rules)
+
+        monkeypatch.setattr(fitting, name, partial(watch, getattr(fitting, name)))
+    return asked
+
+
 @pytest.mark.parametrize("whiten", [True, False])
 def test_the_last_svm_has_the_rule_that_held_out_images_chose(data, monkeypatch, whiten):
-    asked = []
-    fit = fitting.fit_final_svm
-
-    def watch(latents, labels, folds, recipe, rules):
-        asked.append((len(labels), rules))
-        return fit(latents, labels, folds, recipe, rules)
-
-    monkeypatch.setattr(fitting, "fit_final_svm", watch)
+    asked = watched(monkeypatch)
     train, validation = data
     fitted = quick(whiten=whiten).fit(*train, validation=validation)
-    *before_training, (_, first), (n_images, last) = asked
+    *before_training, (_, first), (labels, last) = asked
     assert len(before_training) == (2 if whiten else 0)  # descriptions with and without standard deviations
-    assert n_images == 44
+    assert len(labels) == 44
     assert first in [svm_candidates(fitted.recipe_, shrinkage=value) for value in SHRINKAGES]
     assert last[0] in first
     assert [rule.C for rule in last] == [fitted.model_.record["C"]]
 
 
 def test_class_weights_reach_all_fits_of_the_last_svm(data, monkeypatch):
-    seen = []
-    fit = fitting.fit_final_svm
-
-    def watch(latents, labels, folds, recipe, rules):
-        seen.append((labels, rules[0].weights))
-        return fit(latents, labels, folds, recipe, rules)
-
-    monkeypatch.setattr(fitting, "fit_final_svm", watch)
+    seen = watched(monkeypatch)
     train, validation = data
     quick(class_weight={1: 5.0}).fit(*train, validation=validation)
     assert len(seen) == 2 + 2  # two to choose how images are described, and the last SVM of both phases
-    for labels, weights in seen:
-        assert weights.tolist() == [5.0 if label else 1.0 for label in labels.tolist()]
+    for labels, (rule, *_) in seen:
+        assert rule.weights.tolist() == [5.0 if label else 1.0 for label in labels.tolist()]
 
 
 @pytest.mark.parametrize("validate", [True, False])

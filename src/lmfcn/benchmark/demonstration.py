@@ -117,7 +117,7 @@ def run_demo(settings: DemoSettings, *, verbose: bool = True) -> DemoResult:
     shared: dict[str, Any] = {"epochs": settings.epochs, "random_state": settings.seed, "verbose": verbose}
     ours: dict[str, Any] = {"sv_close": 5, "wr_close": 1, "sh_close": 0, **shared}
     # The figures then show all training images, and everything that the final SVM is fitted on.
-    all_shown = Recipe(keep_untrained=False, whiten=False, refit_epochs=0)
+    all_shown = Recipe(keep_untrained=False, deviations=False, whiten=False, refit_epochs=0)
     two_dimensional = LMFCNClassifier(latent_dim=2, recipe=all_shown, **ours)
     models = {
         "LMFCN, 2 dimensions": two_dimensional,

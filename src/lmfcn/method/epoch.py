@@ -215,8 +215,10 @@ class Training:
             n_images = 0
             if not last:
                 moved = self.problem.images if self.problem.moved_images is None else self.problem.moved_images
-                steps = back_propagate_terms if self.recipe.step_per == "term" else Descent.back_propagate
-                n_images = steps(self.descent, moved, space, number, self._batch_done)  # step 5
+                steps = self.descent.back_propagate  # step 5
+                if self.recipe.step_per == "term":
+                    steps = partial(back_propagate_terms, self.descent)
+                n_images = steps(moved, space, number, self._batch_done)
         record = EpochRecord(
             epoch=number,
             phase=self.phase,

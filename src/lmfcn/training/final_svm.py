@@ -284,7 +284,7 @@ def fit_final_svm(
     svm = rule.fit(rbf_kernel(space.squared, gamma), labels)
     decision = Decision(space.scale, gamma, space.latents[svm.support], svm.coefficients, svm.intercepts)
     held_out = (folds != NEVER_HELD_OUT).nonzero()[:, 0]
-    return FinalSVM(decision, svm.support, rule, held_out, scores, spaces.distances(rule, folds)[held_out])
+    return FinalSVM(decision, svm.support, rule, held_out, scores, spaces.distances(rule, folds)[held_out.cpu()])
 
 
 def cross_validate(

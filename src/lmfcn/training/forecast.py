@@ -266,7 +266,7 @@ def _svm_seconds(n_images: int, n_features: int, n_classes: int, recipe: Recipe,
 def _more_memory(recipe: Recipe, per_pixel: float, sizes: np.ndarray, n_validation: int) -> int:
     """Return the memory beyond that of today: kernels, the maps of a batch, and one layer of those of all images."""
     n_images = len(sizes) + n_validation
-    n_batch = n_images if recipe.batch_size == "all" else int(recipe.batch_size)
+    n_batch = recipe.batch_size if isinstance(recipe.batch_size, int) else n_images if recipe.batch_size == "all" else 1
     kinds, counts = np.unique(sizes, axis=0, return_counts=True)
     batch = per_pixel * float((counts.clip(max=n_batch) * kinds.prod(axis=1)).max())  # images of a batch have one size
     if recipe.batch_size == "all":

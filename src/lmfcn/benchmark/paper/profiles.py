@@ -154,7 +154,7 @@ SV_CLOSE = {"figure1": 3, "figure3": 5}
 
 PARAMETERS: dict[str, dict[str, Any]] = {
     PAPER: {"recipe": "paper"},
-    OURS: {"recipe": Recipe(keep_untrained=False, whiten=False, refit_epochs=0)},
+    OURS: {"recipe": Recipe(keep_untrained=False, deviations=False, whiten=False, refit_epochs=0)},
 }
 """Parameters that differ from the defaults. Figures then show all images, and everything that the SVM is fitted on."""
 
