@@ -282,7 +282,7 @@ def test_names_of_the_latents_and_data_frames(data):
     frame = fitted.transform(data[0])
     assert frame.columns.tolist() == fitted.get_feature_names_out().tolist()
     assert frame.columns.tolist() == [f"lmfcnclassifier{number}" for number in range(28)]
-    assert frame.shape == (len(data[1]), 14)
+    assert frame.shape == (len(data[1]), 28)
 
 
 @pytest.mark.parametrize(
