@@ -6,8 +6,7 @@ BIN := $(VENV)/bin
 BASE := $(VENV)/.base
 READY := $(VENV)/.ready
 DOCS := $(VENV)/.docs
-# Python compiles a module when it is first imported: compiling all of torch at once takes as long as installing it.
-INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
 .PHONY: help demo test thorough check format docs dist bench accuracy study clean
 
