@@ -20,7 +20,9 @@ def report(tmp_path_factory):
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.effect_noise((64, 32), 20 + 60 * (number % 2)).save(path)
     parameters = {"epochs": 1, "latent_dim": 2, "random_state": 0, "network": "texture-fcn"}
-    trained = train_model(open_split(Source(folder / "data", size=16, fit="stretch")), parameters, announce=lambda _: None)
+    trained = train_model(
+        open_split(Source(folder / "data", size=16, fit="stretch")), parameters, announce=lambda _: None
+    )
     write_training_report(trained, folder / "report.html", name="model")
     return folder / "report.html"
 
