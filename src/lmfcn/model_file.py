@@ -34,10 +34,14 @@ _LABEL_TYPES: dict[str, tuple[type, ...]] = {"i": (int,), "u": (int,), "f": (flo
 
 def save(model: TextureModel, path: str | Path) -> None:
     """Write a model to a file, whole or not at all: weights, support vectors' latents, and how it came about."""
-    networks = model.members
+    write_tensors(path, KIND, _version(model), _values(model), _tensors(model))
+
+
+def _values(model: TextureModel) -> dict[str, Any]:
+    """Return everything in a file that JSON can hold."""
+    networks, trunk = model.members, model.trunk
     first = networks[0]
-    trunk = model.trunk
-    values: dict[str, Any] = {
+    return {
         "networks": {
             "count": len(networks),
             "in_channels": first.in_channels,
@@ -56,7 +60,12 @@ def save(model: TextureModel, path: str | Path) -> None:
             "held_out": model.calibration.held_out,
         },
         "record": model.record,
+        **({} if trunk is None else {"trunk": _describe_trunk(trunk, keep=model.networks.keep_trunk)}),
     }
+
+
+def _tensors(model: TextureModel) -> dict[str, Tensor]:
+    """Return the tensors of a file: the decision, the calibration, and the weights of all networks."""
     tensors = {
         f"decision.{name}": _compact(tensor) if name == "whitening" else tensor
         for name, tensor in model.decision_tensors().items()
@@ -64,19 +73,18 @@ def save(model: TextureModel, path: str | Path) -> None:
     tensors["calibration.true_probabilities"] = model.calibration.true_probabilities
     if model.typical is not None:
         tensors |= {"typical.centres": model.typical.centres, "typical.distances": model.typical.distances}
-    for number, network in enumerate(networks):
+    for number, network in enumerate(model.members):
         tensors |= {
             f"network-{number}.{name}": _compact(tensor) if tensor.ndim == 4 else tensor
             for name, tensor in network.state_dict().items()
         }
+    trunk = model.trunk
     if trunk is None:
-        write_tensors(path, KIND, _version(model), values, tensors)
-        return
-    values["trunk"] = _describe_trunk(trunk, keep=model.networks.keep_trunk)
+        return tensors
     tensors["trunk.map_std"] = trunk.map_std
     if isinstance(trunk.network, EfficientNetLite0):
         tensors |= {f"trunk.{name}": _compact(tensor) for name, tensor in trunk.network.state_dict().items()}
-    write_tensors(path, KIND, _version(model), values, tensors)
+    return tensors
 
 
 def _version(model: TextureModel) -> int:

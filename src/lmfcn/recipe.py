@@ -71,13 +71,15 @@ class Recipe:
         "all", or on the maps of a frozen network.
     deviations : bool or "auto", default="auto"
         Whether latents hold the standard deviations of the feature maps beside their means. They see what is rare in an
-        image, a crack or a hole, which hardly changes a mean. "auto" decides by cross-validation before training.
+        image, a crack or a hole, which hardly changes a mean. "auto" decides by cross-validation before training;
+        without `whiten` or `keep_untrained` it is True.
     scales : int, default=3
         At how many scales the untrained network describes an image, each half of the one before: the first is the image
         itself (very large images are reduced first), the last has a shorter side of at least 32 pixels.
     crop_size : "auto", None or int, default="auto"
         What the back-propagated images show: whole images, reduced to about 64 pixels by a power of 2 (None), or random
         crops of so many pixels of the images themselves. "auto" compares both on the training images before training.
+        With `scales=1`, whole images are not reduced.
     keep_untrained : bool, default=True
         Whether the final SVM also sees the untrained network: the means of the maps of all its layers. The model then
         contains that network too.
