@@ -545,7 +545,7 @@ class TextureModel(nn.Module):
             `record["extended"]` tells the balanced accuracy on new images, each held out once from the SVM, and
             whether a full training is due, which is also a `TrainingWarning`: there is a new class, many new images
             have come, or the model is worse on them. With 30 new images or more they calibrate the probabilities.
-            It knows no `typicality`: that takes held-out images which the SVM has not learnt from.
+            It knows no `typicality`; a full training measures that again.
 
         Examples
         --------
