@@ -154,6 +154,17 @@ def test_a_fixed_first_block_gets_no_gradient_and_keeps_its_statistics(generator
     assert all(weight.grad is None for weight in list(network.parameters())[:3])
 
 
+def test_a_fixed_first_block_has_the_maps_of_its_layers(generator):
+    network = TextureFCN(2, 3, (8, 5), generator=generator)
+    network(torch.rand(4, 2, 12, 12, generator=generator))  # running statistics that are not 0 and 1
+    network.fix_first_block()
+    batch = torch.rand(3, 2, 13, 10, generator=generator)
+    expected = network.eval().features[:4](batch)
+    assert torch.allclose(network.train()._fixed_block(batch), expected, atol=1e-6)
+    (maps,) = network.block_maps(batch)
+    assert torch.allclose(maps, network.features[4:](expected), atol=1e-5)
+
+
 def test_a_fixed_first_block_can_be_folded():
     network = TextureFCN(1, 3, (4, 5))
     network.fix_first_block()

@@ -8,6 +8,7 @@ from itertools import islice
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from lmfcn.compute.moments import deviation_maps
 from lmfcn.compute.winograd import Convolution
@@ -91,11 +92,20 @@ class TextureFCN(nn.Module):
 
     def block_maps(self, pixels: Tensor) -> Iterator[Tensor]:
         """Go through the maps (b, c, h, w) of the blocks that are averaged, for images at the network's scale."""
-        maps = pixels.to(next(self.parameters()).dtype)
-        for layer in self.features:
+        maps, layers = pixels.to(next(self.parameters()).dtype), list(self.features)
+        if self.training and self.first_is_fixed and self.pooling == "last":
+            maps, layers = self._fixed_block(maps), layers[4:]
+        for layer in layers:
             maps = layer(maps)
             if layer is self.features[-1] or (self.pooling == "all" and isinstance(layer, nn.ReLU)):
                 yield maps
+
+    def _fixed_block(self, pixels: Tensor) -> Tensor:
+        """Return the maps of the first block: with nothing to learn, its batch norm is part of the convolution."""
+        convolution, norm, pool = next(self.blocks())
+        with torch.no_grad():
+            maps: Tensor = pool(fuse_conv_bn_eval(convolution, norm)(pixels)).relu_()
+        return maps
 
     def pooled_maps(self, maps: Tensor, average: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
         """Go through the maps (b, c, h, w) of one block that are averaged: itself, then its deviations."""
@@ -165,7 +175,8 @@ class TextureFCN(nn.Module):
         """Set train or eval mode; a fixed first block stays in eval mode, as its statistics are fixed too."""
         super().train(mode)
         if self.first_is_fixed:
-            for _, norm, _ in islice(self.blocks(), 1):  # none if batch norms are folded into the convolutions
+            for convolution, norm, _ in islice(self.blocks(), 1):  # none if they are folded into one already
+                convolution.eval()
                 norm.eval()
         return self
 
