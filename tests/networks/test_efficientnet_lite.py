@@ -60,6 +60,28 @@ def test_every_stage_agrees_with_an_independent_forward_pass(state):
         assert float((one.mean(dim=(2, 3)) - other.mean(dim=(2, 3))).abs().max()) < 1e-4
 
 
+@pytest.mark.parametrize("sides", [(64, 96), (224, 224)])
+def test_fused_steps_give_the_maps_of_the_layers_one_by_one(state, sides):
+    network = network_of(state)
+    pixels = torch.rand(2, 3, *sides, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    one_by_one = network.stages(pixels)
+    assert all(maps.requires_grad for maps in one_by_one)
+    with torch.no_grad():
+        fused = network.stages(pixels)
+    assert fused[0].is_contiguous(memory_format=torch.channels_last)
+    for maps, expected in zip(fused, one_by_one, strict=True):
+        assert torch.allclose(maps, expected, atol=1e-4)
+
+
+def test_without_the_function_of_torch_the_layers_go_one_by_one(state, monkeypatch):
+    layers = network_of(state).stem
+    pixels = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        fused = layers(pixels)
+        monkeypatch.setattr("lmfcn.networks.efficientnet_lite._ONEDNN", None)
+        assert torch.allclose(layers(pixels), fused, atol=1e-5)
+
+
 @pytest.mark.parametrize(("name", "classes"), [("coffee", {967, 968}), ("cat", {281, 282, 285})])
 def test_it_names_what_is_in_a_photograph(state, name, classes):
     photographs = pytest.importorskip("skimage.data")
