@@ -64,6 +64,36 @@ def test_undo_skip_and_confirm_are_in_the_table_and_come_back(folder):
     ]  # fmt: skip
 
 
+def test_actions_of_an_earlier_session_can_be_undone_one_by_one(folder):
+    path, _ = folder
+    with opened(path) as session:
+        session.put([0, 1], "fine")
+        session.put([2, 3], ["fine", "coarse"], "suggestion")
+        session.skip([4])
+        session.put([4], "coarse")
+        assert session.undo() == [4]  # back to what is skipped
+        session.put([0], "fine")
+        session.put([0], "fine")
+    with opened(path) as again:
+        assert [again.undo() for _ in range(3)] == [[0], [0], [4]]
+        assert (again.labels, again.skipped) == ({0: "fine", 1: "fine", 2: "fine", 3: "coarse"}, set())
+        assert again.undo() == [2, 3]
+    with opened(path) as third:
+        assert third.labels == {0: "fine", 1: "fine"}
+        assert [third.undo(), third.undo()] == [[0, 1], []]
+        assert third.labels == {}
+
+
+def test_rows_without_a_time_were_written_by_hand_and_are_not_undone(folder):
+    path, _ = folder
+    (path / TABLE).write_text("path,label\n00.png,fine\n01.png,coarse\n")
+    with opened(path) as session:
+        assert session.undo() == []
+        session.put([1], "fine")
+        assert (session.undo(), session.undo()) == ([1], [])
+        assert session.labels == {0: "fine", 1: "coarse"}
+
+
 def test_the_accuracy_follows_labels_that_are_taken_back(folder):
     path, truth = folder
     with opened(path) as session:

@@ -2,6 +2,8 @@
 
 import threading
 from collections.abc import Sequence
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Self
 
@@ -125,24 +127,41 @@ class FolderLabels:
     def _take_labels(self) -> None:
         """Set all labels from those that were given and from the table."""
         self.labels, self.skipped, self.confirmed = {}, set(), set()
-        unknown = []
+        self._undo = []
         for position, name in enumerate(self.names):
             if label := self._given_label(name):
                 self._set(position, label, skipped=False)
-        for row in self.table.rows:
-            number = self._numbers.get(row.path)
-            if number is None:
-                unknown.append(row.path)
-                continue
-            if row.label and self.labels.get(number) == row.label:
-                self.confirmed.add(number)
-            self._set(number, row.label, skipped=row.by == "skip")
+        unknown = [row.path for row in self.table.rows if row.path not in self._numbers]
+        known = (row for row in self.table.rows if row.path in self._numbers)
+        for when, rows in groupby(known, key=attrgetter("when")):
+            self._repeat(list(rows), undoable=bool(when))
         self.notes = self.table.notes
         if unknown:
             self.notes.append(
                 f"{len(set(unknown))} images of {self.table.path.name} are not in the folder, such as {unknown[0]};"
                 " their labels are kept in the table."
             )
+
+    def _repeat(self, rows: Sequence[Row], *, undoable: bool) -> None:
+        """Do again what rows of the same moment say: one action. Rows without a time were written by hand."""
+        positions = [self._numbers[row.path] for row in rows]
+        before = self._present(positions)
+        for position, row in zip(positions, rows, strict=True):
+            if row.label and self.labels.get(position) == row.label and row.by != "undo":
+                self.confirmed.add(position)
+            else:
+                self.confirmed.discard(position)
+            self._set(position, row.label, skipped=row.by == "skip")
+        # Taking back the label of an image that had been skipped leaves nothing but a skip in the table.
+        skips = all(row.by == "skip" for row in rows)
+        if any(row.by == "undo" for row in rows) or (skips and self._undo[-1:] == [self._present(positions)]):
+            self._undo = self._undo[:-1]
+        elif undoable:
+            self._undo.append(before)
+
+    def _present(self, positions: Sequence[int]) -> list[tuple[int, str, bool]]:
+        """Return the images with their labels, and whether they are skipped."""
+        return [(position, self.labels.get(position, ""), position in self.skipped) for position in positions]
 
     def _set(self, position: int, label: str, *, skipped: bool) -> None:
         self.skipped.discard(position)
@@ -180,12 +199,12 @@ class FolderLabels:
         self._act(positions, [""] * len(positions), "skip")
 
     def undo(self) -> list[int]:
-        """Take the last action of this session back; return the images that it was about."""
+        """Take the last action back, those of earlier sessions too; return the images that it was about."""
         with self.lock:
             if not self._undo:
                 return []
-            before = self._undo[-1]
-            rows = [Row(self.names[p], label, now(), "skip" if skipped else "undo") for p, label, skipped in before]
+            before, moment = self._undo[-1], now()
+            rows = [Row(self.names[p], label, moment, "skip" if skipped else "undo") for p, label, skipped in before]
             self._write(rows)
             self._undo.pop()
             for position, label, skipped in before:
@@ -202,7 +221,7 @@ class FolderLabels:
             moment = now()
             given = list(zip(positions, labels, strict=True))
             self._write([Row(self.names[position], label, moment, by) for position, label in given])
-            self._undo.append([(p, self.labels.get(p, ""), p in self.skipped) for p in positions])
+            self._undo.append(self._present(positions))
             for position, label in given:
                 if label and self.labels.get(position) == label:
                     self.confirmed.add(position)

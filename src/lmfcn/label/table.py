@@ -40,8 +40,8 @@ class Row:
 
 
 def now() -> str:
-    """Return the present time as tables hold it."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
+    """Return the present time as tables hold it: fine enough that rows of one action, and of no other, share it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds")
 
 
 def check_label(label: str) -> str:
