@@ -87,15 +87,16 @@ def _add_tiles(router: APIRouter, pyramid: Pyramid) -> None:
     def tile(level: int, row: int, column: int) -> Response:
         """Return one tile of the image; every level halves the resolution."""
         key = level, row, column
-        if key not in pictures:
+        content = pictures.get(key)
+        if content is None:
             try:
-                pixels = pyramid.tile(*key)
+                content = encode_jpeg(Image.fromarray(pyramid.tile(*key)))
             except IndexError as error:
                 raise Refusal(404, str(error)) from error
-            pictures[key] = encode_jpeg(Image.fromarray(pixels))
+            pictures[key] = content
             while len(pictures) > _MOST_PICTURES:
                 pictures.popitem(last=False)
-        return Response(pictures[key], media_type="image/jpeg")
+        return Response(content, media_type="image/jpeg")
 
 
 def _add_session(router: APIRouter, page: "_Page") -> None:
@@ -109,11 +110,14 @@ def _add_session(router: APIRouter, page: "_Page") -> None:
         return page.state()
 
     @router.get("/state")
-    def state(since: Annotated[int, Query(description="Version that the page shows already.")] = -1) -> JSONResponse:
-        """Return strokes, map of the view, accuracy and progress, if anything has changed."""
+    def state(
+        since: Annotated[int, Query(description="Version that the page shows already.")] = -1,
+        changes: Annotated[int, Query(description="Number of the strokes that it shows already.")] = -1,
+    ) -> JSONResponse:
+        """Return strokes, map of the view, accuracy and progress, as far as anything has changed."""
         if since == session.version:
             return JSONResponse({"version": since, "finish": page.finishing.state})
-        return page.state()
+        return page.state(changes)
 
     @router.post("/view", responses=problems)
     def view(shown: View) -> JSONResponse:
@@ -143,8 +147,8 @@ class _Page:
     def __init__(self, session: ImageSession, finishing: Finishing) -> None:
         self.session, self.finishing = session, finishing
 
-    def state(self) -> JSONResponse:
-        """Return everything but the pixels."""
+    def state(self, changes: int = -1) -> JSONResponse:
+        """Return everything but the pixels, and the strokes only if they are not those of a page with `changes`."""
         session = self.session
         with session.lock:
             n_described, n_wanted = session.progress()
@@ -158,7 +162,8 @@ class _Page:
                     for name, (strokes, windows) in zip(session.classes, session.counts(), strict=True)
                 ],
                 "palette": [{"color": class_color(i), "mark": class_mark(i)} for i in range(self._n_colors())],
-                "strokes": self._strokes(),
+                "changes": session.n_changes,
+                "strokes": None if changes == session.n_changes else self._strokes(),
                 "cells": [_rounded(cell) for cell in session.cells()],
                 "knows_typical": session.learned is not None and session.learned.typical is not None,
                 "described": n_described,
