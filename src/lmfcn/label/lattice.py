@@ -75,7 +75,7 @@ def _spread(points: np.ndarray, least: float) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Lattice:
-    """Windows at equal distances over an image: half a window at level 0, twice as much at every further level.
+    """Windows at equal distances over an image: a quarter window at level 0, twice as much at every further level.
 
     So the windows of a level are also windows of the finer ones.
 
@@ -88,10 +88,10 @@ class Lattice:
     Examples
     --------
     >>> lattice = Lattice(height=100, width=200, window=20)
-    >>> lattice.shape(0), lattice.shape(2)
+    >>> lattice.shape(1), lattice.shape(3)
     ((9, 19), (3, 5))
     >>> lattice.level_of(Box(0, 0, 100, 200), most=20)
-    2
+    3
     """
 
     height: int
@@ -100,7 +100,7 @@ class Lattice:
 
     def step(self, level: int) -> int:
         """Return the distance between windows in pixels."""
-        return max(1, self.window // 2) << level
+        return max(1, self.window // 4) << level
 
     def shape(self, level: int) -> tuple[int, int]:
         """Return how many rows and columns of windows there are."""

@@ -125,8 +125,10 @@ async function act(address, values, told) {
     byId("problem").textContent = "";
     if (told) tell(told);
     take(next);
+    return true;
   } catch (error) {
     fail(error);
+    return false;
   }
 }
 
@@ -151,8 +153,9 @@ async function endStroke() {
   const [points, label] = [line, brush];
   if (!points || label === MOVE) return;
   // It stays on the screen until the server's answer shows it.
-  await act("stroke", { label, size: brushSize(), points }, label ? `A stroke of ${label}.` : "Erased.");
+  const done = await act("stroke", { label, size: brushSize(), points }, label ? `A stroke of ${label}.` : "Erased.");
   if (line === points) line = null;
+  if (!done) typed = typed.filter((name) => name !== label || state.classes.some((known) => known.name === name));
   viewer.draw();
 }
 
@@ -196,7 +199,7 @@ function toggleMap() {
 }
 
 const KEYS = {
-  z: undo, e: () => choose(ERASE), h: () => choose(MOVE), n: () => byId("class-name").focus(), o: toggleMap, " ": toggleBrush,
+  z: undo, e: () => choose(ERASE), h: () => choose(MOVE), n: () => byId("class-name").focus(), m: toggleMap, " ": toggleBrush,
   "[": () => resizeBrush(-1), "]": () => resizeBrush(1), 0: () => viewer.showWhole(),
   "+": () => viewer.zoom(1.5), "=": () => viewer.zoom(1.5), "-": () => viewer.zoom(1 / 1.5),
   Escape: () => { line = null; viewer.draw(); },
