@@ -234,11 +234,12 @@ function onPress(event) {
 function onMove(event) {
   if (!state || (byKeys && event.movementX === 0 && event.movementY === 0)) return;
   byKeys = false;
-  cross = viewer.toImage(event.offsetX, event.offsetY);
   if (drag) {
     viewer.panBy(event.offsetX - drag[0], event.offsetY - drag[1]);
     drag = [event.offsetX, event.offsetY];
-  } else if (line && event.buttons) extend(cross);
+  }
+  cross = viewer.toImage(event.offsetX, event.offsetY);
+  if (line && event.buttons) extend(cross);
   showPlace();
   viewer.draw();
 }
@@ -254,6 +255,11 @@ function listen() {
   canvas.addEventListener("pointerdown", onPress);
   canvas.addEventListener("pointermove", onMove);
   canvas.addEventListener("pointerup", onRelease);
+  canvas.addEventListener("pointerleave", () => {
+    if (line || byKeys) return;
+    cross = null;
+    viewer.draw();
+  });
   canvas.addEventListener("pointercancel", () => { [drag, line] = [null, null]; });
   canvas.addEventListener("contextmenu", (event) => event.preventDefault());
   canvas.addEventListener("wheel", (event) => {
