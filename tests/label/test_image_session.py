@@ -187,6 +187,8 @@ def test_another_resolution_and_window_take_the_same_strokes(path, tmp_path):
             session.classes[c[4]] == ("fine" if c[2] < 256 else "coarse") for c in found if c[2] < 224 or c[0] > 288
         ]
         assert np.mean(right) > 0.9
+        for label, x in STROKES[2:]:
+            session.draw(label, 32, [(2 * x, 60), (2 * x, 260)])
         windows, labels, strokes = session.training_windows()
     assert windows.shape[1:] == (32, 32, 1)
     assert len(windows) == len(labels) == len(strokes)
@@ -215,7 +217,7 @@ def test_what_cannot_be_labelled_says_why(path, tmp_path):
     Image.fromarray(np.zeros((20, 300), dtype=np.uint8)).save(tmp_path / "thin.png")
     with pytest.raises(ValueError, match=r"has 300x20 pixels \(width x height\), too few for a window of 32"):
         opened(tmp_path / "thin.png")
-    with pytest.raises(ValueError, match="--window must be at least 16 pixels, got 3"):
+    with pytest.raises(ValueError, match="--window must be at least 32 pixels, got 3"):
         ImageSession(path, window=3)
     (tmp_path / "text.png").write_text("no image")
     with pytest.raises(ValueError, match=r"text\.png"):
@@ -227,3 +229,16 @@ def test_what_cannot_be_labelled_says_why(path, tmp_path):
             session.training_windows()
         assert not session.undo()
         assert not session.file.path.exists()
+
+
+def test_a_model_needs_two_strokes_of_every_class(path):
+    with opened(path) as session:
+        draw(session, STROKES[:3])
+        with pytest.raises(ValueError, match="at different places: coarse has 1, and the model is measured"):
+            session.training_windows()
+        draw(session, STROKES[3:])
+        windows, labels, strokes = session.training_windows()
+    assert windows.shape == (28, 32, 32, 1)
+    assert sorted(set(zip(labels.tolist(), strokes.tolist(), strict=True))) == [
+        ("coarse", 1), ("coarse", 3), ("fine", 0), ("fine", 2),
+    ]  # fmt: skip

@@ -320,18 +320,19 @@ def test_after_a_kill_the_same_command_shows_the_strokes_and_the_map(browser, pa
 @pytest.mark.slow
 def test_the_end_writes_model_map_areas_and_polygons(path, tmp_path):
     announced, out = [], tmp_path / "out"
-    with ImageSession(path, window=64, network="texture-fcn", device="cpu") as session:
+    with ImageSession(path, window=50, network="texture-fcn", device="cpu") as session:
         with pytest.raises(ValueError, match="Draw strokes of at least two classes first"):
             list(finish_image(session, ImageOrder(folder=str(out)), print))
         assert not out.exists()
         for label, x in [("fine", 40), ("coarse", 216), ("fine", 80), ("coarse", 180)]:
             session.draw(label, 16, [(x, 30), (x, 130)])
-        order = ImageOrder(folder=str(out), reject=0.5)
+        order = ImageOrder(folder=str(out), reject=0.5, none_of_these=0.01)
         written = list(finish_image(session, order, announced.append))
         assert written[0].startswith(f"{out / 'model.lmfcn'}: the model")
+        assert any(line.startswith("The map marks nothing as none of these: With") for line in written)
         with pytest.raises(ValueError, match="exists already; remove it, or choose another folder"):
             list(finish_image(session, order, print))
-    assert announced[0] == "Training model.lmfcn on 16 windows of 4 strokes"
+    assert announced[0] == "Training model.lmfcn on 20 windows of 4 strokes"
     lines = (out / "map" / "areas.csv").read_text().splitlines()
     areas = {line.split(",")[0]: line.split(",")[1:] for line in lines[1:]}
     assert lines[0] == "label,pixels,share"

@@ -20,6 +20,7 @@ from lmfcn.maps.regions import open_image, read_box
 from lmfcn.maps.texture_map import USUAL_WINDOW, Box
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.model import TypicalDistances, class_centres
+from lmfcn.networks.trunk import SMALLEST_SIDE
 
 N_FIRST = 64
 """Windows that give the first, coarse map of a view: described in about a second."""
@@ -31,7 +32,6 @@ _N_AT_ONCE = 16
 _N_MEASURED = 32
 _N_REFERENCE = 300
 _MOST_KEPT = 30_000
-_SMALLEST_WINDOW = 16
 
 Corner = tuple[int, int]
 """Upper row and left column of a window."""
@@ -162,8 +162,8 @@ class ImageSession:
 
     def _check_window(self) -> None:
         size = self.image.size
-        if self.window < _SMALLEST_WINDOW:
-            raise ValueError(f"--window must be at least {_SMALLEST_WINDOW} pixels, got {self.window}.")
+        if self.window < SMALLEST_SIDE:
+            raise ValueError(f"--window must be at least {SMALLEST_SIDE} pixels, got {self.window}.")
         if min(size.height, size.width) < self.window:
             raise ValueError(
                 f"{self.path} has {size.width}x{size.height} pixels (width x height), too few for a window of"
@@ -253,8 +253,7 @@ class ImageSession:
         """Return the pixels (n, window, window, channels) of the windows under the strokes, labels and groups."""
         with self.lock:
             windows = [window for window in self.windows if window.corner not in self._unreadable]
-        if len({window.label for window in windows}) < 2:
-            raise ValueError("Draw strokes of at least two classes first.")
+        _check_strokes(windows)
         with self._reading:
             pixels = [read_box(self.image, self._box(window.corner)) for window in windows]
         labels, strokes = [window.label for window in windows], [window.stroke for window in windows]
@@ -442,6 +441,21 @@ class ImageSession:
             self._predicted.update(zip(new, found, strict=True))
             self.version += 1
             return True
+
+
+def _check_strokes(windows: Sequence[Window]) -> None:
+    """Refuse windows that no model can be trained on and measured with."""
+    strokes: dict[str, set[int]] = {}
+    for window in windows:
+        strokes.setdefault(window.label, set()).add(window.stroke)
+    if len(strokes) < 2:
+        raise ValueError("Draw strokes of at least two classes first.")
+    few = [name for name, found in strokes.items() if len(found) < 2]
+    if few:
+        raise ValueError(
+            f"Draw at least two strokes of every class, at different places: {few[0]} has 1, and the model is measured"
+            " on whole strokes."
+        )
 
 
 def _describe(classes: Sequence[str], judgement: Judgement, n_strokes: int) -> str:

@@ -13,6 +13,7 @@ from lmfcn.label.image_session import ImageSession
 from lmfcn.label.result import CLASS_FOLDERS, write_result
 from lmfcn.label.session import LabellingSession
 from lmfcn.maps.run import MapRequest, map_image
+from lmfcn.model_file import load
 from lmfcn.networks.registry import TEXTURE_FCN
 from lmfcn.report import training_report_writer
 from lmfcn.serve.image_labelling import ImageOrder
@@ -63,11 +64,21 @@ def finish_image(session: ImageSession, order: ImageOrder, announce: Callable[[s
 def _map(
     session: ImageSession, order: ImageOrder, model: Path, target: Path, announce: Callable[[str], None]
 ) -> Iterator[str]:
+    fitted = load(model, "cpu")
+    # Networks without a pretrained one need a multiple of their step.
+    window = fitted.mapper().default_window((session.window, session.window))
+    none_of_these = order.none_of_these
+    if none_of_these is not None:
+        try:
+            fitted.known_distances().check_rate(none_of_these)
+        except ValueError as error:
+            yield f"The map marks nothing as none of these: {error}"
+            none_of_these = None
     request = MapRequest(
-        *(model, session.path, target, session.window),
+        *(model, session.path, target, window),
         resolution=session.resolution,
         reject=order.reject,
-        none_of_these=order.none_of_these,
+        none_of_these=none_of_these,
         outputs=("geojson",),
         device=session.device,
     )
