@@ -325,10 +325,18 @@ class ImageSession:
     def step(self) -> bool:
         """Do a part of the work, what a user waits for first; return False if nothing is to be done."""
         tasks: tuple[Callable[[], bool], ...] = (
-            *(self._describe_strokes, self._learn, self._predict_view),
+            *(self._prepare, self._describe_strokes, self._learn, self._predict_view),
             *(self._describe_first, self._judge, self._refine),
         )
         return any(task() for task in tasks)
+
+    def _prepare(self) -> bool:
+        """Load the network, and what the first SVM loads, while the user is still looking at the image."""
+        if self._describer is not None:
+            return False
+        _ = self.describer
+        fit(torch.eye(2, dtype=torch.float64), np.arange(2), np.arange(2))
+        return True
 
     def _describe_strokes(self) -> bool:
         return self._describe([window.corner for window in self.windows])
