@@ -1,6 +1,6 @@
 """How long `lmfcn label IMAGE` takes from a stroke to the map, on a mosaic of photographs.
 
-    python benchmarks/label_image.py [--side 3000] [--network efficientnet-lite0]
+    python benchmarks/label_image.py [--side 3000] [--network efficientnet-lite0] [--finish]
 
 One thread. Prints seconds of the processor and of the clock; those of the clock mean little on a busy machine.
 """
@@ -16,7 +16,13 @@ import torch
 from PIL import Image
 from skimage import data
 
+from lmfcn.compute.encode import to_batch
 from lmfcn.label.image_session import ImageSession
+from lmfcn.maps.texture_map import Box
+from lmfcn.networks.registry import find_network
+from lmfcn.networks.trunk import Trunk
+from lmfcn.serve.finish import finish_image
+from lmfcn.serve.image_labelling import ImageOrder
 
 CLASSES = ("brick", "grass", "gravel")
 STROKES = [(0, 0.08, 0.15), (1, 0.62, 0.12), (2, 0.3, 0.85), (0, 0.2, 0.35), (1, 0.85, 0.4), (2, 0.55, 0.75)]
@@ -94,10 +100,30 @@ def _n(session: ImageSession) -> int:
     return len(session.cells())
 
 
+def shared(session: ImageSession) -> float:
+    """Return processor seconds for the maps of 4x4 windows and their surroundings at once, as `lmfcn map` does it."""
+    trunk = Trunk(find_network("efficientnet-lite0"), channels=1)
+    pixels = session.image.read(Box(0, 0, 5 * session.window, 5 * session.window)).pixels
+    batch = to_batch(pixels[None], torch.device("cpu"))
+    with torch.no_grad():
+        trunk.stages_at(batch, (5 * trunk.input_size,) * 2)  # not counted: the first call prepares the network
+        started = time.process_time()
+        trunk.stages_at(batch, (5 * trunk.input_size,) * 2)
+    return time.process_time() - started
+
+
+def finish(session: ImageSession, folder: Path) -> None:
+    """Print after how many processor seconds each part of the end is done."""
+    started = time.process_time()
+    for sentence in finish_image(session, ImageOrder(folder=str(folder)), lambda _: None):
+        print(f"{time.process_time() - started:.0f} s of the processor: {sentence.replace(str(folder), '')}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--side", type=int, default=3000)
     parser.add_argument("--network", default="efficientnet-lite0")
+    parser.add_argument("--finish", action="store_true", help="also train the model and map the whole image")
     given = parser.parse_args()
     torch.set_num_threads(1)
     with TemporaryDirectory() as folder:
@@ -110,6 +136,8 @@ def main() -> None:
             started = time.process_time()
             session.describer.describe(first)
             print(f"one window: {(time.process_time() - started) / len(first):.4f} s of the processor")
+            if given.network == "efficientnet-lite0":
+                print(f"4x4 windows with shared maps: {shared(session):.2f} s of the processor")
             for what, (processor, clock), n_cells in measure(session):
                 print(f"{what}: {processor:.2f} s of the processor, {clock:.2f} s; {n_cells} cells")
             print(session.sentence())
@@ -119,6 +147,8 @@ def main() -> None:
                 CLASSES[truth[place]] == session.classes[cell[4]] for place, cell in zip(centres, cells, strict=True)
             ]
             print(f"{np.mean(right):.3f} of the cells shown last are right at their centre")
+            if given.finish:
+                finish(session, Path(folder) / "out")
 
 
 if __name__ == "__main__":
