@@ -300,7 +300,9 @@ function sendView() {
 }
 
 async function loadTile(level, row, column) {
-  return createImageBitmap(await (await ask(`tile/${level}/${row}/${column}`)).blob());
+  const picture = await createImageBitmap(await (await ask(`tile/${level}/${row}/${column}`)).blob());
+  if (!cross) byId("place").textContent = "";
+  return picture;
 }
 
 async function begin() {
@@ -316,6 +318,7 @@ async function begin() {
       listen();
     }
     take(first);
+    byId("place").textContent = "Reading the image; of a large one without coarser levels this takes a while.";
     sendView();
     byId("viewer").focus();
     follow();
