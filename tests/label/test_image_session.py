@@ -242,3 +242,12 @@ def test_a_model_needs_two_strokes_of_every_class(path):
     assert sorted(set(zip(labels.tolist(), strokes.tolist(), strict=True))) == [
         ("coarse", 1), ("coarse", 3), ("fine", 0), ("fine", 2),
     ]  # fmt: skip
+
+
+def test_an_image_without_any_texture_has_no_map(tmp_path):
+    Image.fromarray(np.zeros((100, 100), dtype=np.uint8)).save(tmp_path / "black.png")
+    with opened(tmp_path / "black.png") as session:
+        for label, x in [("a", 20), ("b", 80), ("a", 40), ("b", 60)]:
+            session.draw(label, 8, [(x, 20), (x, 80)])
+        session.work()
+        assert session.cells() == []

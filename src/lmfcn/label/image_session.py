@@ -402,19 +402,26 @@ class ImageSession:
             rows = [self._rows[window.corner] for window in windows]
             others = list(self._rows.values())
             others = [others[i] for i in evenly_spaced(len(others), _N_REFERENCE)]
+        self._use(self._fit(windows, rows, others), n_changes)
+        return True
+
+    def _fit(
+        self, windows: Sequence[Window], rows: Sequence[np.ndarray], others: Sequence[np.ndarray]
+    ) -> ImageLearned | None:
+        """Return what the windows say; None with one class, and where all windows are the same."""
         used = {window.label for window in windows}
         classes = [name for name in self.classes if name in used]
-        learned = None
-        if len(classes) > 1:
-            numbers = np.array([classes.index(window.label) for window in windows])
-            strokes = np.array([window.stroke for window in windows])
-            # With other windows: few strokes alone would not show in which directions the image varies.
-            directions = Directions.of(np.stack([*rows, *others]))
-            matrix = np.stack(rows)
-            decision = fit(directions.coordinates(matrix), np.arange(len(matrix)), numbers)
-            learned = ImageLearned(classes, directions, decision, matrix, numbers, strokes)
-        self._use(learned, n_changes)
-        return True
+        if len(classes) < 2:
+            return None
+        # With other windows: few strokes alone would not show in which directions the image varies.
+        directions = Directions.of(np.stack([*rows, *others]))
+        if directions.basis.shape[1] == 0:
+            return None
+        matrix, every = np.stack(rows), np.arange(len(rows))
+        numbers = np.array([classes.index(window.label) for window in windows])
+        strokes = np.array([window.stroke for window in windows])
+        decision = fit(directions.coordinates(matrix), every, numbers)
+        return ImageLearned(classes, directions, decision, matrix, numbers, strokes)
 
     def _judge(self) -> bool:
         with self.lock:
