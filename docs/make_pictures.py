@@ -1,16 +1,21 @@
-"""Draw the pictures of the documentation: python docs/make_pictures.py [latent_space] [mosaic] [notebook].
+"""Draw the pictures of the documentation: python docs/make_pictures.py [NAME ...].
 
-The last one needs Chromium and playwright.
+Names are latent_space, mosaic, notebook and label_image; without a name, all are drawn.
+
+The last two need Chromium and playwright.
 """
 
 import io
 import runpy
 import shutil
 import sys
+import threading
+from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import uvicorn
 from PIL import Image
 from skimage import data
 
@@ -18,11 +23,15 @@ from lmfcn import Callback, LMFCNClassifier, Recipe, displays
 from lmfcn.data.arrays import as_generator
 from lmfcn.data.gaussians import make_gaussians
 from lmfcn.explain.gallery import Gallery
+from lmfcn.label.image_session import ImageSession
 from lmfcn.method.anchors import LatentSpace
 from lmfcn.method.epoch import Training
 from lmfcn.method.history import EpochRecord
 from lmfcn.report.latent_plots import draw_space, shared_limits
 from lmfcn.report.style import new_figure, png_bytes
+from lmfcn.serve.image_labelling import make_image_app
+from lmfcn.serve.labelling import Worker
+from lmfcn.serve.server import browser_address, listen
 
 
 class Epochs(Callback):
@@ -136,7 +145,63 @@ def screenshot(html: str, path: Path) -> None:
         browser.close()
 
 
-PICTURES = {"latent_space": draw_latent_space, "mosaic": draw_mosaic, "notebook": draw_notebook}
+def draw_label_image(folder: Path) -> None:
+    """Draw strokes on a mosaic on the page of `lmfcn label IMAGE`: the whole of it, and a border."""
+    benchmark = runpy.run_path(str(Path(__file__).parent.parent / "benchmarks" / "label_image.py"))
+    folder = folder.resolve()
+    with TemporaryDirectory() as work, chdir(work):  # the page shows where the image is
+        image = Path("mosaic.png")
+        Image.fromarray(benchmark["mosaic"](2400)).save(image)
+        session = ImageSession(image, device="cpu")
+        app = make_image_app(session, lambda _order, _announce: [], "token")
+        with session, listen("127.0.0.1", 0) as listening:
+            for stroke in benchmark["STROKES"]:
+                benchmark["draw"](session, stroke)
+            session.work()
+            server = uvicorn.Server(uvicorn.Config(app, log_level="error", ws="none"))
+            worker, thread = Worker(session), threading.Thread(target=server.run, kwargs={"sockets": [listening]})
+            worker.start()
+            thread.start()
+            try:
+                photograph_page(f"{browser_address(listening)}#token=token", session, folder)
+            finally:
+                server.should_exit = True
+                thread.join()
+                worker.stop()
+
+
+def photograph_page(address: str, session: ImageSession, folder: Path) -> None:
+    """Save what the page shows of a session, and what it shows after zooming in."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1060, "height": 760})
+        page.goto(address)
+        page.wait_for_selector("#viewer:not([data-cells='0'])")
+        page.keyboard.press("1")
+        box = page.locator("#viewer").bounding_box()
+        middle = box["x"] + 0.47 * box["width"], box["y"] + 0.5 * box["height"]
+        page.mouse.move(*middle)
+        for name, zoom in (("label_image", 0), ("label_image_border", -480)):
+            page.mouse.wheel(0, zoom)
+            page.mouse.move(middle[0] + 12, middle[1])
+            page.wait_for_timeout(2000)  # until the server knows what is shown
+            while session.progress()[0] < session.progress()[1]:
+                page.wait_for_timeout(500)
+            page.wait_for_timeout(1000)
+            shown = page.screenshot() if zoom == 0 else page.locator("#frame").screenshot()
+            picture = Image.open(io.BytesIO(shown)).convert("RGB")
+            picture.quantize(64, dither=Image.Dither.NONE).save(folder / f"{name}.png", optimize=True)
+        browser.close()
+
+
+PICTURES = {
+    "latent_space": draw_latent_space,
+    "mosaic": draw_mosaic,
+    "notebook": draw_notebook,
+    "label_image": draw_label_image,
+}
 
 
 def main() -> None:

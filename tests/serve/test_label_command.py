@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from labelling import write_textures
+from labelling import write_mosaic, write_textures
 from lmfcn import __main__ as main
 from lmfcn.label.labels import TABLE
 from lmfcn.label.session import LabellingSession
@@ -55,6 +55,33 @@ def test_what_cannot_be_labelled_ends_with_one_sentence(label, tmp_path):
     ]:
         code, _, err = label(*arguments)
         assert code == 2
+        assert reason in err.replace("\n", " "), err
+
+
+def test_the_command_takes_an_image(label, tmp_path):
+    path = write_mosaic(tmp_path / "a.png")
+    code, out, err = label(path, "--port", 0, "--network", "texture-fcn", "--device", "cpu")
+    assert (code, err) == (0, "")
+    assert out.splitlines()[0] == f"256x160 pixels, 0 strokes so far; everything is kept in {path}.strokes.jsonl."
+    assert [file.name for file in tmp_path.iterdir()] == ["a.png"]  # nothing is written before the first stroke
+
+
+def test_images_that_cannot_be_labelled_end_with_one_sentence(label, tmp_path):
+    path = write_mosaic(tmp_path / "a.png")
+    (tmp_path / "text.png").write_text("no image")
+    (tmp_path / "other.jsonl").write_text("path,label\n")
+    for arguments, reason in [
+        ([tmp_path / "text.png"], "text.png"),
+        ([path, "--window", 300], "has 256x160 pixels (width x height), too few for a window of 300"),
+        ([path, "--window", 8], "--window must be at least 32 pixels, got 8."),
+        ([path, "--resolution", 0.5], "does not contain its pixel size"),
+        ([path, "--table", tmp_path / "other.jsonl"], "must start with a line such as"),
+        ([path, "--labelled"], "a.png is a file, but --labelled is for a folder; leave it out."),
+        ([path, "--groups-from", "(x)"], "a.png is a file, but --groups-from is for a folder; leave it out."),
+        ([tmp_path, "--window", 64], "is a folder, but --window is for an image; leave it out."),
+    ]:
+        code, _, err = label(*arguments, "--network", "texture-fcn")
+        assert code == 2, err
         assert reason in err.replace("\n", " "), err
 
 

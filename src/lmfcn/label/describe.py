@@ -67,21 +67,30 @@ class Describer:
         alike = [(path, info) for (path, info), one in zip(infos, forms, strict=True) if one == form]
         smallest = min(min(info.height, info.width) for _, info in alike)
         if network == "auto":
-            network = EFFICIENTNET_LITE0 if has_weights() and smallest >= SMALLEST_SIDE else TEXTURE_FCN
+            network = choose_describer(smallest)
         found = cls(network, *form, device=device)
-        found._start([path for path, _ in alike])
+        files = [path for path, _ in alike]
+        found._start(lambda: found._collection([files[i] for i in evenly_spaced(len(files), _N_MEASURED)]))
         return found
 
-    def _start(self, files: list[str]) -> None:
+    @classmethod
+    def for_windows(cls, windows: np.ndarray, network: str = "auto", device: str = "auto") -> "Describer":
+        """Return the describer for windows of one image, of which a few (n, height, width, channels) are given."""
+        if network == "auto":
+            network = choose_describer(min(windows.shape[1:3]))
+        found = cls(network, windows.shape[3], pixel_kind(windows), device)
+        found._start(lambda: ImageCollection(windows))
+        return found
+
+    def _start(self, measured: Callable[[], ImageCollection]) -> None:
         """Load the network; where it depends on a few of the images, measure these."""
         frozen = find_network(self.network)
-        measured = [files[i] for i in evenly_spaced(len(files), _N_MEASURED)]
         if frozen is None:
-            self._untrained = _untrained(self._collection(measured), self.channels, self.device)
+            self._untrained = _untrained(measured(), self.channels, self.device)
             self.fingerprint = describe_network(self._untrained)
             return
         if self.pixels != "uint8":
-            images = self._collection(measured)
+            images = measured()
             self.low, self.high = pixel_range(images, np.arange(len(images)), self.device)
         self._use(frozen)
 
@@ -155,6 +164,11 @@ class Describer:
         if found.fingerprint != values["fingerprint"]:
             raise ValueError("the network is another one now")
         return found
+
+
+def choose_describer(smallest: int) -> str:
+    """Return the network for images of which the smallest side is so many pixels: the pretrained one if it can be."""
+    return EFFICIENTNET_LITE0 if has_weights() and smallest >= SMALLEST_SIDE else TEXTURE_FCN
 
 
 def _probe(files: list[str]) -> list[Any]:

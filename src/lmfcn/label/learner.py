@@ -43,6 +43,8 @@ class Judgement:
     inverse_temperature : float
     expected : float or None
         Share of the suggestions for images without a label that should be right, by their probabilities.
+    distances : Tensor (m,) or None
+        Squared distance of each held-out image to the nearest class centre, in the whitened space.
     """
 
     n_labels: int
@@ -52,6 +54,7 @@ class Judgement:
     numbers: np.ndarray
     inverse_temperature: float
     expected: float | None = None
+    distances: Tensor | None = None
 
     def confusions(self) -> list[tuple[int, int, int]]:
         """Return (class, class, number of images) of pairs that are mixed up, the most frequent first."""
@@ -104,12 +107,14 @@ def judge(
     if len(np.unique(numbers[held_out])) < len(counts):
         return None
     rows, labels = coordinates[torch.from_numpy(positions)], torch.from_numpy(numbers)
-    scores = fit_final_svm(rows, labels, torch.from_numpy(folds), _SETTINGS, [_rule()]).held_out_scores
+    final = fit_final_svm(rows, labels, torch.from_numpy(folds), _SETTINGS, [_rule()])
+    scores = final.held_out_scores
     factor = fit_inverse_temperature(scores, labels[torch.from_numpy(held_out)])
     predicted = probabilities(scores, factor).numpy()
     right = predicted.argmax(axis=1) == numbers[held_out]
     accuracy, _ = balanced_recall(numbers[held_out], right, None if own is None else own[held_out])
-    return Judgement(len(numbers), accuracy, positions[held_out], predicted, numbers[held_out], factor)
+    judged = positions[held_out], predicted, numbers[held_out]
+    return Judgement(len(numbers), accuracy, *judged, factor, distances=final.held_out_distances)
 
 
 def _rule() -> SVMCandidate:

@@ -7,7 +7,7 @@ import torch
 from scipy.cluster.hierarchy import fcluster, leaves_list, linkage
 from torch import Tensor
 
-from lmfcn.method.kernel_svm import latent_scale, squared_distances
+from lmfcn.method.kernel_svm import LatentScale, latent_scale, squared_distances
 
 N_DIRECTIONS = 256
 """Directions of largest variance that are kept: fitting then takes as long for 2000 labels as for 200."""
@@ -23,6 +23,51 @@ _MOST_CANDIDATES = 500
 _N_NEIGHBOURS = 10
 
 
+@dataclass(frozen=True)
+class Directions:
+    """The directions of largest variance of some standardised features; other features can be brought to them, too.
+
+    Attributes
+    ----------
+    scale : LatentScale
+    mean : Tensor (d,)
+        Of the standardised features.
+    basis : Tensor (d, k)
+
+    Examples
+    --------
+    >>> Directions.of(np.array([[0.0, 5.0], [2.0, 5.0]])).coordinates(np.array([[4.0, 5.0]])).abs().tolist()
+    [[3.0]]
+    """
+
+    scale: LatentScale
+    mean: Tensor
+    basis: Tensor
+
+    @classmethod
+    def of(cls, features: np.ndarray) -> "Directions":
+        """Return the directions of features (n, d)."""
+        rows = torch.from_numpy(np.asarray(features, dtype=np.float64))
+        scale = latent_scale(rows, standardize=True)
+        rows = scale.apply(rows)
+        mean = rows.mean(dim=0)
+        rows = rows - mean
+        n_kept = min(N_DIRECTIONS, *rows.shape)
+        # Randomised: the exact directions of 1568 features would take seconds.
+        drawn = torch.randn(rows.shape[1], min(n_kept + _N_EXTRA, *rows.shape), generator=_seeded(), dtype=rows.dtype)
+        basis = torch.linalg.qr(rows @ drawn).Q
+        for _ in range(_N_ITERATIONS):
+            basis = torch.linalg.qr(rows @ (rows.T @ basis)).Q
+        _, spreads, right = torch.linalg.svd(basis.T @ rows, full_matrices=False)
+        kept = spreads[:n_kept] > 1e-9 * spreads[0].clamp(min=1e-300)
+        return cls(scale, mean, right[:n_kept][kept].T)
+
+    def coordinates(self, features: np.ndarray) -> Tensor:
+        """Return the coordinates (n, k) of features (n, d)."""
+        rows = torch.from_numpy(np.asarray(features, dtype=np.float64))
+        return (self.scale.apply(rows) - self.mean) @ self.basis
+
+
 def coordinates_of(features: np.ndarray) -> Tensor:
     """Return coordinates (n, k) of features (n, d): standardised, on the directions of largest variance.
 
@@ -33,18 +78,7 @@ def coordinates_of(features: np.ndarray) -> Tensor:
     >>> coordinates_of(np.array([[0.0, 5.0], [1.0, 5.0], [2.0, 5.0]])).abs().round(decimals=3).tolist()
     [[1.225], [0.0], [1.225]]
     """
-    rows = torch.from_numpy(np.asarray(features, dtype=np.float64))
-    rows = latent_scale(rows, standardize=True).apply(rows)
-    rows = rows - rows.mean(dim=0)
-    n_kept = min(N_DIRECTIONS, *rows.shape)
-    # Randomised: the exact directions of 1568 features would take seconds.
-    drawn = torch.randn(rows.shape[1], min(n_kept + _N_EXTRA, *rows.shape), generator=_seeded(), dtype=rows.dtype)
-    basis = torch.linalg.qr(rows @ drawn).Q
-    for _ in range(_N_ITERATIONS):
-        basis = torch.linalg.qr(rows @ (rows.T @ basis)).Q
-    left, spreads, _ = torch.linalg.svd(basis.T @ rows, full_matrices=False)
-    kept = spreads[:n_kept] > 1e-9 * spreads[0].clamp(min=1e-300)
-    return (basis @ left * spreads)[:, :n_kept][:, kept]
+    return Directions.of(features).coordinates(features)
 
 
 def _seeded() -> torch.Generator:

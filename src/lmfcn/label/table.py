@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal, get_args
 
-from lmfcn.util.files import LockFile, write_text
+from lmfcn.util.files import LockFile, append_bytes, write_text
 
 By = Literal["hand", "suggestion", "skip", "undo", "folder"]
 COLUMNS = ("path", "label", "when", "by")
@@ -139,7 +139,7 @@ class LabelTable:
         for row in rows:
             values = vars(row)
             writer.writerow([values.get(column, "") for column in self._columns])
-        _append(self.path, text.getvalue().encode())
+        append_bytes(self.path, text.getvalue().encode())
         self._state = _state(self.path)
         self.rows += rows
 
@@ -185,7 +185,7 @@ class LabelTable:
                     self._drop_last()
                     return
         if not whole:
-            _append(self.path, b"\n")
+            append_bytes(self.path, b"\n")
             self._state = _state(self.path)
 
     def _row(self, record: list[str], *, last: bool) -> Row:
@@ -227,25 +227,6 @@ def table_text(rows: Iterable[Sequence[str]], header: Sequence[str]) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([header, *rows])
     return text.getvalue()
-
-
-def _append(path: Path, content: bytes) -> None:
-    """Append to a file and wait until the disk has it; if that fails, the file is as it was."""
-    before = path.stat().st_size if path.exists() else None
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-    try:
-        while content:
-            content = content[os.write(handle, content) :]
-        os.fsync(handle)
-    except OSError as error:
-        error.filename = str(path)
-        if before is not None:
-            os.ftruncate(handle, before)
-        else:
-            path.unlink(missing_ok=True)
-        raise
-    finally:
-        os.close(handle)
 
 
 def _state(path: Path) -> tuple[int, int] | None:

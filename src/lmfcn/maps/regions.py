@@ -42,7 +42,7 @@ def open_regions(
     ImageCollection
         With the classes of the annotations as labels.
     """
-    opened = _open(image, resolution, color)
+    opened = open_image(image, resolution, color)
     annotations = read_annotations(regions)
     height, width = opened.size.levels[0]
     factor = opened.size.width / width, opened.size.height / height
@@ -52,7 +52,7 @@ def open_regions(
     _check(boxes, annotations, (regions, tile))
     flat = [box for found in boxes for box in found]
     _check_memory(len(flat), tile, opened)
-    return ImageCollection(np.stack([_read(opened, box) for box in flat]), labels, groups=numbers)
+    return ImageCollection(np.stack([read_box(opened, box) for box in flat]), labels, groups=numbers)
 
 
 def tiles_inside(annotation: Annotation, factor: tuple[float, float], tile: int, image: LargeImage) -> Iterator[Box]:
@@ -99,14 +99,16 @@ def _mask(
     return np.asarray(cells_of_tiles.all(axis=(1, 3)))
 
 
-def _open(path: Path, resolution: float | None, color: Color) -> LargeImage:
+def open_image(path: Path, resolution: float | None = None, color: Color = "keep") -> LargeImage:
+    """Open an image of any size at a resolution in micrometres per pixel, by default at its finest level."""
     view = resolve_view(path, View(), resolution)
     image = open_level(path, view)
     image = image if color == "keep" else ColoredImage(image, color)
     return image if view.scale == 1 else ScaledImage(image, view.scale)
 
 
-def _read(image: LargeImage, box: Box) -> np.ndarray:
+def read_box(image: LargeImage, box: Box) -> np.ndarray:
+    """Return the pixels of a box; raise ValueError if a part of it cannot be read."""
     region = image.read(box)
     if region.missing:
         raise ValueError(f"{image.path} cannot be read at {tuple(box)}: {region.missing[0][1]}.")

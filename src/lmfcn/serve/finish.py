@@ -3,14 +3,26 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
+
+from lmfcn.data.collection import ImageCollection
+from lmfcn.data.leaks import find_duplicates
 from lmfcn.data.sources import from_table
 from lmfcn.explain.gallery import Gallery, gallery_path, save_gallery
+from lmfcn.label.image_session import ImageSession
 from lmfcn.label.result import CLASS_FOLDERS, write_result
 from lmfcn.label.session import LabellingSession
+from lmfcn.maps.run import MapRequest, map_image
+from lmfcn.model_file import load
 from lmfcn.networks.registry import TEXTURE_FCN
 from lmfcn.report import training_report_writer
+from lmfcn.serve.image_labelling import ImageOrder
 from lmfcn.serve.labelling import FinishOrder
-from lmfcn.user_training import Source, TrainedModel, open_split, train_model
+from lmfcn.user_training import Source, SplitImages, TrainedModel, open_split, train_model
+from lmfcn.util.files import create_folder
+
+MAP = "map"
+_SHOWN = 10
 
 
 def finish(session: LabellingSession, order: FinishOrder, announce: Callable[[str], None]) -> Iterator[str]:
@@ -25,12 +37,61 @@ def finish(session: LabellingSession, order: FinishOrder, announce: Callable[[st
     networks = dict.fromkeys([*([first] if order.train else []), *([TEXTURE_FCN] if order.scratch else [])])
     for network in networks:
         name = "model" if network == first else "model-from-scratch"
-        yield from _train(table, network, folder / f"{name}.lmfcn", announce)
+        path = folder / f"{name}.lmfcn"
+        announce(f"Training {path.name} with the network {network}")
+        parts = open_split(Source(table, color="rgb" if _mixed(table) else "keep"))
+        yield from _train(parts, network, path, announce)
 
 
-def _train(table: Path, network: str, path: Path, announce: Callable[[str], None]) -> Iterator[str]:
-    announce(f"Training {path.name} with the network {network}")
-    parts = open_split(Source(table, color="rgb" if _mixed(table) else "keep"))
+def finish_image(session: ImageSession, order: ImageOrder, announce: Callable[[str], None]) -> Iterator[str]:
+    """Write a model that learnt the windows under the strokes, and what it makes of the whole image."""
+    folder = Path(order.folder).expanduser()
+    target = folder / MAP
+    if order.map and target.exists():
+        raise ValueError(f"{target} exists already; remove it, or choose another folder.")
+    windows, labels, strokes = session.training_windows()
+    images = ImageCollection(windows, labels, groups=strokes)
+    path = folder / "model.lmfcn"
+    announce(f"Training {path.name} on {len(images)} windows of {len(np.unique(strokes))} strokes")
+    with create_folder(folder):
+        parts = SplitImages(images, None, None, [], [], find_duplicates(images))
+        yield from _train(parts, session.network, path, announce)
+        if order.map:
+            announce("Mapping the whole image")
+            yield from _map(session, order, path, target, announce)
+
+
+def _map(
+    session: ImageSession, order: ImageOrder, model: Path, target: Path, announce: Callable[[str], None]
+) -> Iterator[str]:
+    fitted = load(model, "cpu")
+    # Networks without a pretrained one need a multiple of their step.
+    window = fitted.mapper().default_window((session.window, session.window))
+    none_of_these = order.none_of_these
+    if none_of_these is not None:
+        try:
+            fitted.known_distances().check_rate(none_of_these)
+        except ValueError as error:
+            yield f"The map marks nothing as none of these: {error}"
+            none_of_these = None
+    request = MapRequest(
+        *(model, session.path, target, window),
+        resolution=session.resolution,
+        reject=order.reject,
+        none_of_these=none_of_these,
+        outputs=("geojson",),
+        device=session.device,
+    )
+    outcome = map_image(request, announce=announce)
+    yield f"{target / 'overlay.png'}: the map; probabilities.tif, labels.png and map.png are beside it."
+    total = sum(outcome.areas.values())
+    shares = ", ".join(f"{name} {area / total:.1%}" for name, area in outcome.areas.items() if area)
+    yield f"{target / 'areas.csv'}: the area of each class in pixels: {shares}."
+    yield f"{target / 'regions.geojson'}: polygons, which QuPath opens."
+    yield from (f"Could not be mapped: {sentence}" for sentence in outcome.missing[:_SHOWN])
+
+
+def _train(parts: SplitImages, network: str, path: Path, announce: Callable[[str], None]) -> Iterator[str]:
     trained = train_model(parts, {"network": network, "random_state": 0}, announce=announce)
     trained.classifier.save(path)
     save_gallery(Gallery.of(trained.classifier, parts.train), gallery_path(path))

@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 import numpy as np
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
@@ -25,7 +25,7 @@ _MOST_PICTURES = 4000
 _MOST_LISTED = 100
 _PAUSE = 0.05
 
-Finish = Callable[["FinishOrder", Callable[[str], None]], Iterable[str]]
+Finish = Callable[[Any, Callable[[str], None]], Iterable[str]]
 """Does what a user ordered at the end, tells how far it is, and yields a sentence about each file."""
 
 
@@ -52,10 +52,20 @@ class FinishOrder(BaseModel):
     scratch: bool = False
 
 
+class Working(Protocol):
+    """A session with work that is done part by part."""
+
+    notes: list[str]
+    version: int
+
+    def step(self) -> bool:
+        """Do a part; return False if nothing is to be done."""
+
+
 class Worker(threading.Thread):
     """Does the work of a session in the background until it is stopped."""
 
-    def __init__(self, session: LabellingSession) -> None:
+    def __init__(self, session: Working) -> None:
         super().__init__(daemon=True)
         self.session, self._ended = session, threading.Event()
 
@@ -81,7 +91,7 @@ class Worker(threading.Thread):
         self.join(timeout=30)
 
 
-class _Finishing:
+class Finishing:
     """The end of a session, in a thread of its own: what it is doing, what it wrote, or what went wrong."""
 
     def __init__(self, finish: Finish) -> None:
@@ -89,14 +99,15 @@ class _Finishing:
         self._lock = threading.Lock()
         self.state: dict[str, Any] = {"running": False, "message": "", "written": [], "error": ""}
 
-    def begin(self, order: FinishOrder) -> None:
+    def begin(self, order: BaseModel) -> None:
+        """Start, unless an earlier order is not done yet."""
         with self._lock:
             if self.state["running"]:
                 raise Refusal(409, "The last order is not done yet; wait for it.")
             self.state = {"running": True, "message": "Writing the table.", "written": [], "error": ""}
         threading.Thread(target=self._run, args=(order,), daemon=True).start()
 
-    def _run(self, order: FinishOrder) -> None:
+    def _run(self, order: BaseModel) -> None:
         error = ""
         try:
             for sentence in self._finish(order, self._announce):
@@ -123,24 +134,26 @@ def make_label_app(session: LabellingSession, finish: Finish, token: str) -> Fas
     app = FastAPI(title=f"lmfcn label {session.folder.name}", version=__version__, docs_url=None, redoc_url=None)
     app.add_middleware(Guard, hosts=LOOPBACK)
     add_error_handlers(app)
-    _add_disk_errors(app)
+    add_disk_errors(app)
     add_page(app, "label.html")
     router = APIRouter(dependencies=[Depends(require_token(token))], responses=describe_problems(400, 401, 403))
-    finishing = _Finishing(finish)
+    finishing = Finishing(finish)
     _add_reading(router, session, finishing)
     _add_writing(router, session, finishing)
     app.include_router(router)
     return app
 
 
-def _add_disk_errors(app: FastAPI) -> None:
+def add_disk_errors(app: FastAPI) -> None:
+    """Make an application say what is wrong with the disk."""
+
     @app.exception_handler(OSError)
     async def handle_disk(_: Request, error: OSError) -> JSONResponse:
         reason = f"{error.filename}: {error.strerror}. Nothing was changed; make room on the disk and try again."
         return JSONResponse({"detail": reason, "files": []}, 507)
 
 
-def _add_reading(router: APIRouter, session: LabellingSession, finishing: _Finishing) -> None:
+def _add_reading(router: APIRouter, session: LabellingSession, finishing: Finishing) -> None:
     pictures: OrderedDict[tuple[int, bool], bytes] = OrderedDict()
 
     @router.get("/state")
@@ -176,7 +189,7 @@ def _picture(path: Path, side: int) -> bytes:
         raise Refusal(422, f"{path.name} {error.reason}.") from error
 
 
-def _add_writing(router: APIRouter, session: LabellingSession, finishing: _Finishing) -> None:
+def _add_writing(router: APIRouter, session: LabellingSession, finishing: Finishing) -> None:
     problems = describe_problems(413, 422, 507)
 
     def act(action: Callable[[], Any]) -> JSONResponse:
@@ -213,13 +226,13 @@ def _add_writing(router: APIRouter, session: LabellingSession, finishing: _Finis
         return _state(session, finishing)
 
 
-def _state(session: LabellingSession, finishing: _Finishing) -> JSONResponse:
+def _state(session: LabellingSession, finishing: Finishing) -> JSONResponse:
     """Return everything that a page shows, but names and pictures."""
     with session.lock:
         return JSONResponse(_state_values(session, finishing))
 
 
-def _state_values(session: LabellingSession, finishing: _Finishing) -> dict[str, Any]:
+def _state_values(session: LabellingSession, finishing: Finishing) -> dict[str, Any]:
     version, n_images = session.version, len(session.names)
     number = {name: index for index, name in enumerate(session.classes)}
     labels = np.full(n_images, -1)

@@ -24,6 +24,25 @@ def write_bytes(path: str | Path, content: bytes) -> None:
         file.write(content)
 
 
+def append_bytes(path: Path, content: bytes) -> None:
+    """Append to a file and wait until the disk has it; if that fails, the file is as it was."""
+    before = path.stat().st_size if path.exists() else None
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
+        while content:
+            content = content[os.write(handle, content) :]
+        os.fsync(handle)
+    except OSError as error:
+        error.filename = str(path)
+        if before is not None:
+            os.ftruncate(handle, before)
+        else:
+            path.unlink(missing_ok=True)
+        raise
+    finally:
+        os.close(handle)
+
+
 @contextmanager
 def open_atomic(path: str | Path) -> Iterator[BinaryIO]:
     """Open a file under a temporary name; rename it if the block succeeds, and remove it if the block fails."""
