@@ -34,9 +34,7 @@ def fitted(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def address(fitted) -> Iterator[str]:
-    app = make_app(fitted.model, fitted.gallery)
-    app.title = "noise.lmfcn"
-    with running(app) as found:
+    with running(make_app(fitted.model, fitted.gallery, name="noise.lmfcn")) as found:
         yield found
 
 

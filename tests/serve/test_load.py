@@ -17,7 +17,7 @@ GROWTH = 60_000_000  # bytes; half a megabyte that stays behind each request wou
 @pytest.fixture
 def served(fitted):
     """The real command in a process of its own."""
-    command = [sys.executable, "-m", "lmfcn", "serve", str(fitted.path), "--port", "0"]
+    command = [sys.executable, "-m", "lmfcn", "serve", str(fitted.path), "--port", "0", "--quiet"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         line = ""
         while process.poll() is None and "is at" not in line:

@@ -3,7 +3,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from lmfcn.serve.server import HEADERS, Guard
+from lmfcn.serve.guard import HEADERS, Guard
 
 
 @pytest.mark.parametrize("path", ["/", "/static/page.js", "/model", "/nothing", "/predict"])
