@@ -11,15 +11,10 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lmfcn.serve.guard import HEADERS
 
-HEAD_SECONDS = 10.0
-"""Time in which the head of a request must arrive, on a connection that is open."""
-STALLED_SECONDS = 60.0
-"""Time in which a client must read a part of its response, or send what is left of a request that was refused."""
-MOST_CONNECTIONS = 500
 _CLOSING_SECONDS = 5.0
 _MEANINGS = {
     400: "The request is malformed.",
-    408: f"The head of the request did not arrive within {HEAD_SECONDS:g} seconds.",
+    408: "The head of the request did not arrive in time.",
     431: "The head of the request is too large.",
     501: "The transfer encoding of the request is not supported.",
     503: "The server has too many connections.",
@@ -31,22 +26,39 @@ class Connection(H11Protocol):
 
     Parameters
     ----------
-    refused : callable
+    refused : callable, optional
         Told the status of a refusal.
+    head_seconds : float
+        Time in which the head of a request must arrive, on a connection that is open.
+    stalled_seconds : float
+        Time in which a client must read a part of its response, or send what is left of a request that was refused.
+    most : int
+        Connections at the same time.
     """
 
-    def __init__(self, *args: Any, refused: Callable[[int], None], **options: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        refused: Callable[[int], None] | None,
+        head_seconds: float = 10.0,
+        stalled_seconds: float = 60.0,
+        most: int = 500,
+        **options: Any,
+    ) -> None:
         super().__init__(*args, **options)
         self._refused = refused
+        self._head_seconds = head_seconds
+        self._stalled_seconds = stalled_seconds
+        self._most = most
         self._deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a request, unless there are too many connections."""
         super().connection_made(transport)
-        if len(self.connections) > MOST_CONNECTIONS:
+        if len(self.connections) > self._most:
             self._refuse(503)
         else:
-            self._limit(HEAD_SECONDS)
+            self._limit(self._head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Clean up."""
@@ -64,12 +76,12 @@ class Connection(H11Protocol):
         super().on_response_complete()
         if not self._in_progress:
             dropping = self.conn.their_state is h11.SEND_BODY
-            self._limit(STALLED_SECONDS if dropping or self._unread() else HEAD_SECONDS)
+            self._limit(self._stalled_seconds if dropping or self._unread() else self._head_seconds)
 
     def pause_writing(self) -> None:
         """Note that the client does not read as fast as the response comes."""
         super().pause_writing()
-        self._limit(STALLED_SECONDS)
+        self._limit(self._stalled_seconds)
 
     def resume_writing(self) -> None:
         """Note that the client has read nearly all."""
@@ -77,7 +89,7 @@ class Connection(H11Protocol):
         if self._in_progress:
             self._unlimit()
         else:
-            self._limit(HEAD_SECONDS)
+            self._limit(self._head_seconds)
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002, ours say more
         """Refuse a request that is not HTTP, or too large."""
@@ -104,7 +116,7 @@ class Connection(H11Protocol):
     def _check(self, unread_before: int) -> None:
         """End a connection on which nothing moves; say why if a part of a request has come."""
         if 0 < self._unread() < unread_before:
-            self._limit(STALLED_SECONDS)
+            self._limit(self._stalled_seconds)
         elif self._unread() > 0:
             self.transport.abort()
         elif self.conn.trailing_data[0] and self.conn.our_state is h11.IDLE:
@@ -113,7 +125,8 @@ class Connection(H11Protocol):
             self._close()
 
     def _refuse(self, status: int) -> None:
-        self._refused(status)
+        if self._refused is not None:
+            self._refused(status)
         if self._in_progress:  # the application must not answer too
             self.cycle.disconnected = True
             self.cycle.message_event.set()

@@ -1,6 +1,7 @@
 """Guard requests and responses: which hosts and pages may ask, and what browsers may do with the response."""
 
 from collections.abc import Collection
+from itertools import chain
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -20,6 +21,10 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+
+LARGEST_HEAD = 16_384
+"""Bytes of address and headers."""
+MOST_HEADERS = 100
 
 
 class Guard:
@@ -49,7 +54,7 @@ class Guard:
                     headers[name] = value
             await send(message)
 
-        refusal = self._refusal(scope["method"], Headers(scope=scope))
+        refusal = _refuse_flood(scope) or self._refusal(scope["method"], Headers(scope=scope))
         await (refusal or self._app)(scope, receive, send_guarded)
 
     def _refusal(self, method: str, headers: Headers) -> JSONResponse | None:
@@ -75,6 +80,14 @@ class Guard:
         """Return whether an origin is that of the server, or has a name from --allow-host, as behind a proxy."""
         place = origin.lower().partition("://")[2]
         return place == host.lower() or _without_port(place) in (self._hosts or set()) - LOOPBACK
+
+
+def _refuse_flood(scope: Scope) -> JSONResponse | None:
+    """Refuse a head that is too large, which may have come before the connection could see it."""
+    size = len(scope["path"]) + len(scope["query_string"]) + sum(map(len, chain(*scope["headers"])))
+    if size > LARGEST_HEAD or len(scope["headers"]) > MOST_HEADERS:
+        return _refused(431, "The head of the request is too large.")
+    return None
 
 
 def _without_port(host: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
 import torch
 import uvicorn
@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 from lmfcn.serve.app import Service
 from lmfcn.serve.connections import Connection
+from lmfcn.serve.guard import LARGEST_HEAD
 from lmfcn.serve.logs import configure_logs
 from lmfcn.serve.uploads import Limits
 
@@ -72,6 +73,17 @@ def run(app: FastAPI, listening: socket.socket, *, open_at: str | None = None, l
     Server(app).run(sockets=[listening])
 
 
+def service_of(app: FastAPI) -> Service | None:
+    """Return what the requests of an application share; None for `lmfcn label`."""
+    return getattr(app.state, "service", None)
+
+
+def connections_for(app: FastAPI, **limits: Any) -> Any:
+    """Return the class of the connections of an application, with limits of their own, for uvicorn."""
+    service = service_of(app)
+    return partial(Connection, refused=None if service is None else service.metrics.refusals.add, **limits)
+
+
 class Server(uvicorn.Server):
     """Stops gracefully, and loads models again.
 
@@ -80,20 +92,19 @@ class Server(uvicorn.Server):
     """
 
     def __init__(self, app: FastAPI) -> None:
-        service: Service | None = getattr(app.state, "service", None)
-        refused = (lambda _: None) if service is None else service.metrics.refusals.add
         super().__init__(
             uvicorn.Config(
                 app,
-                http=cast("Any", partial(Connection, refused=refused)),
+                http=connections_for(app),
                 ws="none",
+                h11_max_incomplete_event_size=LARGEST_HEAD,
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 timeout_graceful_shutdown=_CLOSING_SECONDS,
             )
         )
-        self._service = service
+        self._service = service_of(app)
         self._stop_at: float | None = None
         self._reloads: set[asyncio.Task[None]] = set()
         self._reloading = asyncio.Lock()
