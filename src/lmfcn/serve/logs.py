@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 
 LOGGER = logging.getLogger("lmfcn.serve")
 REQUESTS = logging.getLogger("lmfcn.serve.requests")
+_LIBRARIES = ("asyncio", "python_multipart", "uvicorn.error")
+"""They warn of wrong requests, about which the responses tell the clients."""
 
 
 class JsonFormatter(logging.Formatter):
@@ -29,9 +31,9 @@ def configure_logs(*, as_json: bool) -> None:
     handler = logging.StreamHandler()
     if as_json:
         handler.setFormatter(JsonFormatter())
-    for name, level in ((LOGGER.name, logging.INFO), ("uvicorn.error", logging.ERROR), ("asyncio", logging.ERROR)):
+    for name in (LOGGER.name, *_LIBRARIES):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level)
+        logger.setLevel(logging.INFO if name == LOGGER.name else logging.ERROR)
     REQUESTS.setLevel(logging.INFO if as_json else logging.WARNING)
     logging.getLogger("tifffile").disabled = True  # the response tells the client what is wrong
