@@ -8,7 +8,7 @@ import re
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,6 +98,12 @@ class Client:
     def close(self) -> None:
         """Close the connection; the next request opens another."""
         self._connection.close()
+
+
+def ask_once(server: Server, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
+    """Send one request on a connection of its own."""
+    with closing(Client(server)) as client:
+        return client.ask(method, path, body, headers)
 
 
 FORM = {"Content-Type": f"multipart/form-data; boundary={BOUNDARY}"}

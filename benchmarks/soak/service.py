@@ -31,7 +31,7 @@ from lmfcn import LMFCNClassifier, Recipe, load, make_gaussians
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 from soak.attacks import attacks, png_of
-from soak.served import FORM, Answer, Client, Server, encode, form, raw_head, serve
+from soak.served import FORM, Answer, Client, Server, ask_once, encode, form, raw_head, serve
 
 N_CLIENTS, AT_ONCE, N_IMAGES = 8, 50, 40
 LONG_SECONDS, LONG_REQUESTS = 300.0, 10_000
@@ -312,7 +312,7 @@ def settled_memory(server: Server) -> int:
 
 
 def swap_row(server: Server, swapping: Swapping, tally: Tally) -> dict:
-    text = Client(server).ask("GET", "/metrics").content.decode()
+    text = ask_once(server, "GET", "/metrics").content.decode()
     loads = {
         result: int(float(value))
         for result, value in re.findall(r'lmfcn_model_loads_total\{.*result="(\w+)"\} (\S+)', text)
@@ -391,9 +391,8 @@ def overload_rows(server: Server, truth: Truth) -> list[dict]:
 
 
 def ask_patiently(server: Server, truth: Truth, image: int) -> bool:
-    client = Client(server)
     for _ in range(10):
-        answer = client.predict([("a.png", truth.files[image])])
+        answer = ask_once(server, "POST", "/predict", form([("a.png", truth.files[image])]), FORM)
         if answer.status != 503:
             return answer.status == 200 and truth.fits(image, answer.json["answers"][0])
         time.sleep(int(answer.headers["retry-after"]))
@@ -425,7 +424,7 @@ def refusal_rows(server: Server) -> list[dict]:
         wrong = [f"{case[1]} got {status}" for case, status in found if status not in case[3]]
         right = " or ".join(map(str, sorted(set().union(*(case[2] for case in listed)))))
         rows.append(row(kind, f"refused with {right}", f"{len(wrong)} of {len(listed)} not{first(wrong)}", not wrong))
-    alive = Client(server).ask("GET", "/ready").status
+    alive = ask_once(server, "GET", "/ready").status
     return [*rows, row("after all that", "ready", f"status {alive}", alive == 200)]
 
 
@@ -454,10 +453,9 @@ def is_sound(line: str) -> bool:
 def stop_rows(server: Server, truth: Truth) -> list[dict]:
     """Stop the server in the middle of its work."""
     files = [(f"{place}.png", truth.files[place % N_IMAGES]) for place in range(30)]
-    watching = Client(server)
     with ThreadPoolExecutor(3) as pool:
-        work = [pool.submit(Client(server).predict, files, "?reasons=true") for _ in range(3)]
-        wait_until(lambda: b"lmfcn_requests_in_progress 3" in watching.ask("GET", "/metrics").content)
+        work = [pool.submit(ask_once, server, "POST", "/predict?reasons=true", form(files), FORM) for _ in range(3)]
+        wait_until(lambda: b"lmfcn_requests_in_progress 3" in ask_once(server, "GET", "/metrics").content)
         server.process.send_signal(signal.SIGTERM)
         statuses = [watching_status(server, path) for path in ("/ready", "/predict")]
         answers = [each.result() for each in work]
@@ -475,7 +473,7 @@ def stop_rows(server: Server, truth: Truth) -> list[dict]:
 def watching_status(server: Server, path: str) -> int:
     method = "GET" if path == "/ready" else "POST"
     time.sleep(0.2)
-    return Client(server).ask(method, path, b"", FORM).status
+    return ask_once(server, method, path, b"", FORM).status
 
 
 def is_complete(answer: Answer, files: list[tuple[str, bytes]], truth: Truth) -> bool:

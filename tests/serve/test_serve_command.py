@@ -16,7 +16,12 @@ from serving import running as serving
 def serve(monkeypatch, capsys):
     """Run the command; return its exit code, what it printed, and what it would have served."""
     served = []
-    monkeypatch.setattr(running, "run", lambda app, listening, open_at, **_: served.append((app, listening, open_at)))
+
+    def serve_nothing(app, listening, *, open_at, announce, **_):
+        served.append((app, listening, open_at))
+        announce()
+
+    monkeypatch.setattr(running, "run", serve_nothing)
     monkeypatch.setattr(running, "share_threads", lambda limits, _: limits)  # it is for the whole process
 
     def run(*arguments):

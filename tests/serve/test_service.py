@@ -2,9 +2,14 @@
 
 import hashlib
 import json
+import os
+import pty
 import shutil
 import signal
+import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 
@@ -141,3 +146,29 @@ def test_two_models_of_one_name_are_refused(fitted, tmp_path):
         serving_command(fitted.path, tmp_path / "noise.lmfcn"),
     ):
         pass
+
+
+def test_the_server_ends_with_its_terminal(fitted):
+    process, terminal = pty.fork()
+    if process == 0:
+        os.execv(sys.executable, [sys.executable, "-m", "lmfcn", "serve", str(fitted.path), "--port", "0", "--quiet"])
+    try:
+        printed = b""
+        while b"Ctrl-C" not in printed:
+            printed += os.read(terminal, 1000)
+        os.kill(process, signal.SIGHUP)  # the terminal is still there: only the model is loaded again
+        while b"is loaded" not in printed:
+            printed += os.read(terminal, 1000)
+        os.close(terminal)
+        wait_for_end(process)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def wait_for_end(process: int) -> None:
+    for _ in range(600):
+        if os.waitpid(process, os.WNOHANG)[0] == process:
+            return
+        time.sleep(0.1)
+    raise AssertionError("the server goes on")

@@ -68,8 +68,14 @@ def serve(
         address = server.browser_address(listening)
         if not quiet:
             _print_access(store, token, local=local)
-        typer.echo(f"{names} {'is' if len(models) == 1 else 'are'} at {address} (Ctrl-C stops it)")
-        server.run(app, listening, open_at=address if open_browser else None, log_json=log_json)
+        told = f"{names} {'is' if len(models) == 1 else 'are'} at {address} (Ctrl-C stops it)"
+        server.run(
+            app,
+            listening,
+            open_at=address if open_browser else None,
+            log_json=log_json,
+            announce=lambda: typer.echo(told),
+        )
     typer.echo("Stopped.")
 
 

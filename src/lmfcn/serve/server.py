@@ -5,6 +5,7 @@ import signal
 import socket
 import time
 import webbrowser
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from ipaddress import ip_address
@@ -21,6 +22,7 @@ from lmfcn.serve.guard import LARGEST_HEAD
 from lmfcn.serve.logs import configure_logs
 from lmfcn.serve.uploads import Limits
 
+SIGHUP: signal.Signals | None = getattr(signal, "SIGHUP", None)  # not on Windows
 _DRAINING_SECONDS = 0.3
 """How long new requests are refused before the server ends, so that proxies notice."""
 _LONGEST_DRAINING_SECONDS = 30
@@ -65,12 +67,31 @@ def share_threads(limits: Limits, threads: int) -> Limits:
     return replace(limits, workers=workers)
 
 
-def run(app: FastAPI, listening: socket.socket, *, open_at: str | None = None, log_json: bool = False) -> None:
-    """Serve until the user or the system stops it; open the URL `open_at` in a browser, if given."""
+def run(
+    app: FastAPI,
+    listening: socket.socket,
+    *,
+    open_at: str | None = None,
+    log_json: bool = False,
+    announce: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until the user or the system stops it.
+
+    Parameters
+    ----------
+    app : FastAPI
+    listening : socket
+    open_at : str, optional
+        Opened in a browser.
+    log_json : bool
+        Whether to log every request as JSON.
+    announce : callable
+        Called when the server understands requests and signals.
+    """
     configure_logs(as_json=log_json)
     if open_at is not None:
         webbrowser.open(open_at)  # the socket listens already, so requests wait
-    Server(app).run(sockets=[listening])
+    Server(app, announce).run(sockets=[listening])
 
 
 def service_of(app: FastAPI) -> Service | None:
@@ -91,7 +112,7 @@ class Server(uvicorn.Server):
     signal ends it at once. SIGHUP: models are read from their files.
     """
 
-    def __init__(self, app: FastAPI) -> None:
+    def __init__(self, app: FastAPI, announce: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
@@ -105,16 +126,18 @@ class Server(uvicorn.Server):
             )
         )
         self._service = service_of(app)
+        self._announce = announce
         self._stop_at: float | None = None
         self._reloads: set[asyncio.Task[None]] = set()
         self._reloading = asyncio.Lock()
-        self._has_terminal = has_terminal()
+        self._ends_with_terminal = ends_with_terminal()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to listen, to SIGHUP too."""
         await super().startup(sockets)
-        if self._service is not None and hasattr(signal, "SIGHUP"):
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hang_up)
+        if self._service is not None and SIGHUP is not None:
+            asyncio.get_running_loop().add_signal_handler(SIGHUP, self._hang_up)
+        self._announce()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """Refuse new predictions and end when there are none in progress; at the second signal, end at once."""
@@ -134,8 +157,8 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def _hang_up(self) -> None:
-        if self._has_terminal and not has_terminal():
-            self.handle_exit(signal.SIGHUP, None)  # its window was closed
+        if self._ends_with_terminal and not has_terminal():
+            self.handle_exit(signal.SIGTERM, None)  # its window was closed
             return
         task = asyncio.create_task(self._reload())
         self._reloads.add(task)  # the event loop alone does not keep it
@@ -147,6 +170,11 @@ class Server(uvicorn.Server):
         async with self._reloading:
             for name, result in await asyncio.to_thread(self._service.models.reload):
                 self._service.metrics.loads.add(name, result)
+
+
+def ends_with_terminal() -> bool:
+    """Return whether the process is to end when its terminal is closed; not so with nohup, which ignores SIGHUP."""
+    return SIGHUP is not None and has_terminal() and signal.getsignal(SIGHUP) != signal.SIG_IGN
 
 
 def has_terminal() -> bool:
