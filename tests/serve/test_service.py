@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
+import httpx
 import pytest
 
 from serving import as_files, copy_model, serving_command
@@ -121,6 +122,22 @@ def test_a_stopping_server_finishes_its_work_and_refuses_new(fitted):
         assert int(response.headers["retry-after"]) > 0
         assert response.headers["connection"] == "close"
         assert response.json()["detail"] == "The server is stopping; ask again when it has started anew."
+
+
+def test_a_second_signal_ends_the_server_at_once(fitted):
+    with serving_command(fitted.path, "--threads", 1) as command, ThreadPoolExecutor(1) as pool:
+        files = as_files(fitted, list(range(16)) * 12)
+        work = pool.submit(httpx.post, f"{command.address}predict?reasons=1", files=files, timeout=60)
+        while "lmfcn_requests_in_progress 1" not in httpx.get(f"{command.address}metrics").text:
+            pass
+        for _ in range(2):
+            command.process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+        out, err = command.process.communicate(timeout=30)
+        assert "Traceback" not in err
+        assert (command.process.returncode, out) == (0, "Stopped.\n")
+        with suppress(httpx.TransportError):
+            assert work.result().status_code == 503
 
 
 def test_the_log_has_a_line_of_json_for_every_request(fitted):

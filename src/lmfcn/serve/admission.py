@@ -75,7 +75,8 @@ class Admission:
             if await request.is_disconnected():
                 raise Refusal(400, "The connection was closed before the answer was computed.")
             start = time.perf_counter()
-            result = await anyio.to_thread.run_sync(work)
+            # Cancelled only if the server cannot wait any longer; the end of the process then ends the thread.
+            result = await anyio.to_thread.run_sync(work, abandon_on_cancel=True)
             self._mean_seconds += _SHARE_OF_LAST * (time.perf_counter() - start - self._mean_seconds)
             return result
 

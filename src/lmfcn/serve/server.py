@@ -118,6 +118,7 @@ class Server(uvicorn.Server):
                 app,
                 http=connections_for(app),
                 ws="none",
+                lifespan="off",
                 h11_max_incomplete_event_size=LARGEST_HEAD,
                 log_config=None,
                 access_log=False,
@@ -136,17 +137,19 @@ class Server(uvicorn.Server):
         """Begin to listen, to SIGHUP too."""
         await super().startup(sockets)
         if self._service is not None and SIGHUP is not None:
-            asyncio.get_running_loop().add_signal_handler(SIGHUP, self._hang_up)
+            asyncio.get_running_loop().add_signal_handler(SIGHUP, self._hang_up, self._service)
         self._announce()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """Refuse new predictions and end when there are none in progress; at the second signal, end at once."""
-        if self._service is None or self._stop_at is not None:
-            self.force_exit = self._stop_at is not None
-            self.should_exit = True
+        if self._stop_at is not None:
+            self.should_exit = self.force_exit = True
             return
-        self._service.admission.draining = True
         self._stop_at = time.monotonic()
+        if self._service is None:
+            self.should_exit = True
+        else:
+            self._service.admission.draining = True
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether to end."""
@@ -156,20 +159,19 @@ class Server(uvicorn.Server):
             self.should_exit = self.should_exit or idle or waited > _LONGEST_DRAINING_SECONDS
         return await super().on_tick(counter)
 
-    def _hang_up(self) -> None:
+    def _hang_up(self, service: Service) -> None:
         if self._ends_with_terminal and not has_terminal():
             self.handle_exit(signal.SIGTERM, None)  # its window was closed
             return
-        task = asyncio.create_task(self._reload())
+        task = asyncio.create_task(self._reload(service))
         self._reloads.add(task)  # the event loop alone does not keep it
         task.add_done_callback(self._reloads.discard)
 
-    async def _reload(self) -> None:
+    async def _reload(self, service: Service) -> None:
         """Load the models in a thread, while requests go on."""
-        assert self._service is not None
         async with self._reloading:
-            for name, result in await asyncio.to_thread(self._service.models.reload):
-                self._service.metrics.loads.add(name, result)
+            for name, result in await asyncio.to_thread(service.models.reload):
+                service.metrics.loads.add(name, result)
 
 
 def ends_with_terminal() -> bool:
