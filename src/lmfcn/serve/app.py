@@ -187,6 +187,8 @@ def make_app(
     >>> sorted(app.openapi()["paths"])
     ['/gallery', '/gallery/{image}', '/health', '/metrics', '/model', '/models', '/predict', '/ready']
     """
+    if gallery is not None:
+        gallery.check_belongs_to(model)
     limits = limits or Limits(pixels=default_pixels(model.form))
     fingerprint = hashlib.sha256(to_bytes(model)).hexdigest()
     return make_service(ModelStore([Predictor(model, gallery, limits, name, fingerprint)]), limits, token, hosts)

@@ -136,6 +136,8 @@ class Connection(H11Protocol):
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             body = json.dumps({"detail": _MEANINGS.get(status, _MEANINGS[400]), "files": []}).encode()
             headers = {**HEADERS, "Content-Type": "application/json", "Connection": "close"}
+            if status == 503:
+                headers["Retry-After"] = "1"
             response = h11.Response(status_code=status, headers=[*headers.items(), ("Content-Length", str(len(body)))])
             for event in (response, h11.Data(data=body), h11.EndOfMessage()):
                 self.transport.write(self.conn.send(event) or b"")

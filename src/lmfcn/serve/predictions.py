@@ -33,8 +33,6 @@ class Predictor:
     def __init__(
         self, model: TextureModel, gallery: Gallery | None, limits: Limits, name: str, fingerprint: str
     ) -> None:
-        if gallery is not None:
-            gallery.check_belongs_to(model)
         self.model = model
         self.gallery = gallery
         self.limits = limits

@@ -94,14 +94,14 @@ def run(
     Server(app, announce).run(sockets=[listening])
 
 
-def service_of(app: FastAPI) -> Service | None:
+def find_service(app: FastAPI) -> Service | None:
     """Return what the requests of an application share; None for `lmfcn label`."""
     return getattr(app.state, "service", None)
 
 
 def connections_for(app: FastAPI, **limits: Any) -> Any:
     """Return the class of the connections of an application, with limits of their own, for uvicorn."""
-    service = service_of(app)
+    service = find_service(app)
     return partial(Connection, refused=None if service is None else service.metrics.refusals.add, **limits)
 
 
@@ -126,7 +126,7 @@ class Server(uvicorn.Server):
                 timeout_graceful_shutdown=_CLOSING_SECONDS,
             )
         )
-        self._service = service_of(app)
+        self._service = find_service(app)
         self._announce = announce
         self._stop_at: float | None = None
         self._reloads: set[asyncio.Task[None]] = set()
