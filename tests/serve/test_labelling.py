@@ -187,8 +187,10 @@ def test_keys_alone_label_accept_skip_and_undo_and_another_tab_sees_it(browser, 
         has_text(page, "#about", "13 of 24")
         page.keyboard.press("Space")
         has_text(page, "#status", "skipped.")
+        has_text(other, "#about", "13 of 24")
         page.keyboard.press("z")
         page.keyboard.press("z")
+        has_text(page, "#about", "12 of 24")
         has_text(other, "#about", "12 of 24")
         assert [by for _, _, by in decisions(path)[12:]] == ["suggestion", "skip", "undo", "undo"]
         other.select_option("#view", "all")

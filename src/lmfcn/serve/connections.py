@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from lmfcn.serve.guard import HEADERS
 
-_CLOSING_SECONDS = 5.0
+_CLOSING_SECONDS = 2.0
 _MEANINGS = {
     400: "The request is malformed.",
     408: "The head of the request did not arrive in time.",
@@ -52,6 +52,7 @@ class Connection(H11Protocol):
         self._stalled_seconds = stalled_seconds
         self._most = most
         self._deadline: asyncio.TimerHandle | None = None
+        self._ended = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for a request, unless there are too many connections."""
@@ -70,8 +71,10 @@ class Connection(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take data; once there is a request, the application decides how long it may take."""
+        if self._ended:
+            return
         super().data_received(data)
-        if self._in_progress:
+        if self._in_progress and not self._unread():
             self._unlimit()
 
     def on_response_complete(self) -> None:
@@ -125,7 +128,7 @@ class Connection(H11Protocol):
         elif self.conn.trailing_data[0] and self.conn.our_state is h11.IDLE:
             self._refuse(408)
         else:
-            self._close()
+            self.transport.close()
 
     def _refuse(self, status: int) -> None:
         if self._refused is not None:
@@ -134,17 +137,26 @@ class Connection(H11Protocol):
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            body = json.dumps({"detail": _MEANINGS.get(status, _MEANINGS[400]), "files": []}).encode()
-            headers = {**HEADERS, "Content-Type": "application/json", "Connection": "close"}
-            if status == 503:
-                headers["Retry-After"] = "1"
-            response = h11.Response(status_code=status, headers=[*headers.items(), ("Content-Length", str(len(body)))])
-            for event in (response, h11.Data(data=body), h11.EndOfMessage()):
-                self.transport.write(self.conn.send(event) or b"")
-        self._close()
+            self._send_refusal(status)
+        self._end()
 
-    def _close(self) -> None:
-        """Close the connection, soon also if the client does not read what is left."""
+    def _send_refusal(self, status: int) -> None:
+        body = json.dumps({"detail": _MEANINGS.get(status, _MEANINGS[400]), "files": []}).encode()
+        headers = {
+            **HEADERS,
+            "Content-Type": "application/json",
+            "Content-Length": str(len(body)),
+            "Connection": "close",
+        }
+        if status == 503:
+            headers["Retry-After"] = "1"
+        response = h11.Response(status_code=status, headers=list(headers.items()))
+        for event in (response, h11.Data(data=body), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+
+    def _end(self) -> None:
+        """Drop what still comes, and close soon: closed at once, a client that is sending would miss the refusal."""
+        self._ended = True
         self._unlimit()
-        self.transport.close()
+        self.transport.write_eof()
         self.loop.call_later(_CLOSING_SECONDS, self.transport.abort)
