@@ -276,13 +276,14 @@ class Swapping(threading.Thread):
 
 def mixed_rows(server: Server, truth: Truth, seconds: float, seed: int) -> list[dict]:
     n_least = LONG_REQUESTS if seconds >= LONG_SECONDS else 0
-    warm_up, tally = Tally(), Tally()
+    tally = Tally()
     swapping = Swapping(server, truth, pause=min(2.0, max(0.5, seconds / 20)))
     swapping.start()
-    ask_for(server, truth, warm_up, max(3.0, 0.25 * seconds), 0, seed + 1)
-    before, cpu = settled_memory(server), server.cpu_seconds()
+    start = server.cpu_seconds()
+    ask_for(server, truth, tally, max(3.0, 0.25 * seconds), 0, seed + 1)
+    before = settled_memory(server)
     ask_for(server, truth, tally, 0.75 * seconds, n_least, seed)
-    cpu = server.cpu_seconds() - cpu
+    cpu = server.cpu_seconds() - start
     swapping.stop()
     growth = settled_memory(server) - before
     kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(tally.kinds.items()))
