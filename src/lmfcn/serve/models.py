@@ -46,9 +46,9 @@ class ModelSource:
             If a file is not there, is damaged, or is replaced again and again while it is read.
         """
         for _ in range(_ATTEMPTS):
-            digest = _digest(self.path)
-            model = load(self.path, self.device)
-            if _digest(self.path) == digest:
+            state = _state(self.path)
+            model, digest = load(self.path, self.device), _digest(self.path)
+            if _state(self.path) == state:
                 return Predictor(model, self._load_gallery(model), self._limits(model), self.path.name, digest)
         raise ValueError(f"{self.path} is replaced while it is read; try again later.")
 
@@ -61,6 +61,12 @@ class ModelSource:
     def _limits(self, model: TextureModel) -> Limits:
         pixels = default_pixels(model.form) if self.pixels is None else self.pixels
         return replace(self.limits, pixels=pixels)
+
+
+def _state(path: Path) -> tuple[int, int, int]:
+    """Return what changes if a file is replaced."""
+    found = path.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def _digest(path: Path) -> str:
