@@ -5,6 +5,7 @@ import json
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import h11
@@ -158,5 +159,6 @@ class Connection(H11Protocol):
         """Drop what still comes, and close soon: closed at once, a client that is sending would miss the refusal."""
         self._ended = True
         self._unlimit()
-        self.transport.write_eof()
+        with suppress(OSError):  # the client may be gone already
+            self.transport.write_eof()
         self.loop.call_later(_CLOSING_SECONDS, self.transport.abort)
