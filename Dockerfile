@@ -26,6 +26,5 @@ USER 10001:10001
 EXPOSE 8000
 HEALTHCHECK --interval=30s --timeout=5s --start-period=60s \
     CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/health', timeout=4)"]
-STOPSIGNAL SIGINT
 ENTRYPOINT ["lmfcn", "serve"]
 CMD ["/models/model.lmfcn", "--host", "0.0.0.0"]

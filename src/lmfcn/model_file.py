@@ -18,7 +18,7 @@ from lmfcn.method.network import POOLING, TextureFCN
 from lmfcn.model import Calibration, Networks, TextureModel, TypicalDistances, probabilities
 from lmfcn.networks.efficientnet_lite import EfficientNetLite0
 from lmfcn.networks.trunk import Trunk, fingerprint
-from lmfcn.util.tensor_files import FileError, read_tensors, write_tensors
+from lmfcn.util.tensor_files import FileError, pack_tensors, read_tensors, write_tensors
 
 KIND = "lmfcn model"
 VERSION = 3
@@ -35,6 +35,11 @@ _LABEL_TYPES: dict[str, tuple[type, ...]] = {"i": (int,), "u": (int,), "f": (flo
 def save(model: TextureModel, path: str | Path) -> None:
     """Write a model to a file, whole or not at all: weights, support vectors' latents, and how it came about."""
     write_tensors(path, KIND, _version(model), _values(model), _tensors(model))
+
+
+def to_bytes(model: TextureModel) -> bytes:
+    """Return the content of the file that `save` writes."""
+    return pack_tensors(KIND, _version(model), _values(model), _tensors(model))
 
 
 def _values(model: TextureModel) -> dict[str, Any]:

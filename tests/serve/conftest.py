@@ -33,10 +33,21 @@ def fitted(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def other(tmp_path_factory):
+    """Another model of the same images, as a file with a gallery."""
+    images, numbers = make_gaussians(16, 32, random_state=0, stds=(60, 10))
+    recipe = Recipe(passes=1)
+    classifier = LMFCNClassifier(epochs=1, recipe=recipe, latent_dim=4, widths=(6, 8), random_state=9)
+    classifier.fit(images, CLASSES[numbers])
+    path = tmp_path_factory.mktemp("other") / "other.lmfcn"
+    classifier.save(path)
+    save_gallery(Gallery.of(classifier, images, CLASSES[numbers]), path.with_suffix(".gallery"))
+    return SimpleNamespace(model=classifier.model_, path=path)
+
+
+@pytest.fixture(scope="session")
 def address(fitted) -> Iterator[str]:
-    app = make_app(fitted.model, fitted.gallery)
-    app.title = "noise.lmfcn"
-    with running(app) as found:
+    with running(make_app(fitted.model, fitted.gallery, name="noise.lmfcn")) as found:
         yield found
 
 

@@ -182,6 +182,7 @@ def test_keys_alone_label_accept_skip_and_undo_and_another_tab_sees_it(browser, 
         has_text(page, "#about", f"{n_labels + 1} of 24")
         page.keyboard.press("Space")
         has_text(page, "#status", "skipped.")
+        has_text(other, "#about", "13 of 24")
         page.keyboard.press("z")
         page.keyboard.press("z")
         has_text(page, "#about", f"{n_labels} of 24")

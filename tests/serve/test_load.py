@@ -1,32 +1,15 @@
 import re
 import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
 
-from serving import as_files
+from serving import as_files, serving_command
 
 CLIENTS, REQUESTS = 8, 500
 GROWTH = 60_000_000  # bytes; half a megabyte that stays behind each request would be four times as much
-
-
-@pytest.fixture
-def served(fitted):
-    """The real command in a process of its own."""
-    command = [sys.executable, "-m", "lmfcn", "serve", str(fitted.path), "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        line = ""
-        while process.poll() is None and "is at" not in line:
-            line = process.stdout.readline()
-        address = re.search(r"http://127\.0\.0\.1:\d+/", line)
-        try:
-            yield process, address and address.group()
-        finally:
-            process.kill()
 
 
 def memory_of(process) -> int:
@@ -36,8 +19,13 @@ def memory_of(process) -> int:
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
-def test_many_requests_of_several_clients_leave_nothing_behind(served, fitted):
-    process, address = served
+def test_many_requests_of_several_clients_leave_nothing_behind(fitted):
+    with serving_command(fitted.path) as command:
+        ask_many(command, fitted)
+
+
+def ask_many(command, fitted):
+    process, address = command.process, command.address
     files = [as_files(fitted, [i]) for i in range(16)]
 
     def ask(client_number, n_requests):

@@ -4,11 +4,12 @@ import base64
 import csv
 import io
 import shutil
+import signal
 
 import pytest
 
 from lmfcn.serve.app import make_app
-from serving import content, running
+from serving import content, copy_model, running, serving_command
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -201,3 +202,43 @@ def test_a_token_is_asked_for_and_stays_in_the_tab(browser, fitted):
         other.wait_for_selector("#plot path")
         assert other.url == address
         other.close()
+
+
+def test_one_of_several_models_is_chosen(browser, fitted, other):
+    with serving_command(fitted.path, other.path) as command:
+        page = browser.new_page()
+        page.goto(command.address)
+        page.wait_for_selector("#model-choice:not([hidden])")
+        playwright.expect(page.locator("#model-name")).to_have_text("noise.lmfcn")
+        page.select_option("#model", "other.lmfcn")
+        playwright.expect(page.locator("#model-name")).to_have_text("other.lmfcn")
+        assert "predict?model=other.lmfcn" in page.text_content("#curl")
+        hand_over(page, "drop", "image.png", fitted.images[3])
+        page.wait_for_selector("#answer:not([hidden])")
+        assert page.inner_text("#answer-title").endswith(f", {100 * best(other.model, fitted.images[3]):.1f} %")
+        page.reload()
+        playwright.expect(page.locator("#model-name")).to_have_text("other.lmfcn")
+        page.close()
+
+
+def best(model, image) -> float:
+    return model.predict_proba(image[None]).max()
+
+
+def test_the_page_notes_that_another_model_was_loaded(browser, fitted, other, tmp_path):
+    path = copy_model(fitted.path, tmp_path / "model.lmfcn")
+    with serving_command(path) as command:
+        page = browser.new_page()
+        page.goto(command.address)
+        page.wait_for_selector("#plot path")
+        assert page.locator("#model-choice").is_hidden()
+        names = page.locator("#plot title").first.text_content()
+        copy_model(other.path, path)
+        command.process.send_signal(signal.SIGHUP)
+        command.wait_for("is loaded")
+        hand_over(page, "drop", "image.png", fitted.images[3])
+        playwright.expect(page.locator("#answer-title")).to_contain_text(
+            f"{100 * best(other.model, fitted.images[3]):.1f} %"
+        )
+        assert page.locator("#plot title").first.text_content() != names  # those of the new gallery
+        page.close()

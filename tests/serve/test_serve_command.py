@@ -16,7 +16,12 @@ from serving import running as serving
 def serve(monkeypatch, capsys):
     """Run the command; return its exit code, what it printed, and what it would have served."""
     served = []
-    monkeypatch.setattr(running, "run", lambda app, listening, open_at: served.append((app, listening, open_at)))
+
+    def serve_nothing(app, listening, *, open_at, announce, **_):
+        served.append((app, listening, open_at))
+        announce()
+
+    monkeypatch.setattr(running, "run", serve_nothing)
     monkeypatch.setattr(running, "share_threads", lambda limits, _: limits)  # it is for the whole process
 
     def run(*arguments):
@@ -34,7 +39,7 @@ def test_the_command_says_where_the_page_is_and_finds_the_gallery(serve, fitted)
     assert (code, err) == (0, "")
     assert out.startswith("32 training images in the gallery.\nnoise.lmfcn is at http://127.0.0.1:")
     ((app, _, opened),) = served
-    assert app.title == "noise.lmfcn"
+    assert [predictor.name for predictor in app.state.service.models] == ["noise.lmfcn"]
     assert opened in out
 
 

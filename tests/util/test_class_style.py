@@ -46,7 +46,7 @@ def test_pairs_of_colour_and_mark_are_unique():
 def test_report_page_and_map_agree():
     classes = [f"class {number}" for number in range(12)]
     gallery = Gallery("", [], classes, np.zeros(0, int), np.zeros((2, 2)), np.zeros(0, int), [])
-    page = describe_gallery(gallery)
+    page = describe_gallery(gallery, "0" * 64)
     in_map = make_legend(np.array(classes)).colours
     for number in range(12):
         color = class_style(number)[0]

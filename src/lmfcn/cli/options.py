@@ -84,6 +84,11 @@ def check_exists(context: Context, path: Path) -> Path:
     return path
 
 
+def check_all_exist(context: Context, paths: list[Path]) -> list[Path]:
+    """Refuse missing files at once."""
+    return [check_exists(context, path) for path in paths]
+
+
 Data = Annotated[
     Path,
     Argument(
@@ -94,6 +99,10 @@ Data = Annotated[
 ]
 ModelFile = Annotated[
     Path, Argument(metavar="MODEL", callback=check_exists, help="File that lmfcn train wrote, such as model.lmfcn.")
+]
+ModelFiles = Annotated[
+    list[Path],
+    Argument(metavar="MODEL", callback=check_all_exist, help="Files that lmfcn train wrote; the first is the default."),
 ]
 Groups = Annotated[str | None, Option("--groups", metavar="COLUMN", help="Column with groups that stay together.")]
 SkipBad = Annotated[bool, Option("--skip-bad", help="Leave out files that cannot be read.")]

@@ -81,7 +81,7 @@ def overlay(image: np.ndarray, values: np.ndarray) -> bytes:
     smooth = Image.fromarray(values.astype(np.float32)).resize(size, Image.Resampling.BILINEAR)
     blended = _blend(np.asarray(grey, dtype=np.float64), np.asarray(smooth) / color_limit(values))
     buffer = io.BytesIO()
-    Image.fromarray(blended).save(buffer, format="PNG", optimize=True)
+    Image.fromarray(blended).save(buffer, format="PNG")  # optimize=True takes 25 times as long for 1 % less
     return buffer.getvalue()
 
 

@@ -16,7 +16,7 @@ from lmfcn.data.framing import make_thumbnail
 from lmfcn.data.image_files import ImageError, read_image
 from lmfcn.label.session import N_ASKED, LabellingSession
 from lmfcn.serve.app import add_error_handlers, add_page, describe_problems, require_token
-from lmfcn.serve.server import LOOPBACK, Guard
+from lmfcn.serve.guard import LOOPBACK, Guard
 from lmfcn.serve.uploads import Refusal
 from lmfcn.util.class_style import class_color, class_mark
 

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -24,13 +25,25 @@ N_NEIGHBOURS = 6
 
 
 class Predictor:
-    """Predicts and explains images with one model, with or without the gallery of its training images."""
+    """Predicts and explains images with one model, with or without the gallery of its training images.
 
-    def __init__(self, model: TextureModel, gallery: Gallery | None, limits: Limits) -> None:
+    Its name and the SHA-256 of its file tell it from other models.
+    """
+
+    def __init__(
+        self, model: TextureModel, gallery: Gallery | None, limits: Limits, name: str, fingerprint: str
+    ) -> None:
         self.model = model
         self.gallery = gallery
         self.limits = limits
+        self.name = name
+        self.fingerprint = fingerprint
         self._classes = [str(label) for label in model.classes.tolist()]
+
+    @cached_property
+    def training_images(self) -> TrainingImages | None:
+        """The images of the gallery as points on a plane."""
+        return None if self.gallery is None else describe_gallery(self.gallery, self.fingerprint)
 
     def predict_all(self, uploads: Sequence[Upload], *, reasons: bool) -> list[Prediction]:
         """Return predictions for all files; if some cannot be used, refuse the request and name them."""
@@ -59,6 +72,7 @@ class Predictor:
             probabilities={self._classes[i]: float(predicted[0, i]) for i in order},
             prediction_set=None if in_set is None else [self._classes[i] for i in np.flatnonzero(in_set)],
             typicality=None if typicality is None else float(typicality[0]),
+            fingerprint=self.fingerprint,
         )
 
     def _explain(self, upload: Upload, image: np.ndarray) -> Prediction:
@@ -69,6 +83,7 @@ class Predictor:
             probabilities=found.probabilities,
             prediction_set=found.prediction_set,
             typicality=self._typicality(found.latent),
+            fingerprint=self.fingerprint,
             reasons=self._reasons(found, image, self._own_shape(upload)),
         )
 
@@ -113,10 +128,12 @@ def _to_schema(image: explanation.DecidingImage) -> DecidingImage:
     return DecidingImage(weight=image.weight, label=image.label, name=image.name, picture=picture)
 
 
-def describe_model(name: str, model: TextureModel, gallery: Gallery | None, limits: Limits) -> ModelCard:
+def describe_model(predictor: Predictor) -> ModelCard:
     """Return what a client needs to know about a model."""
+    model, gallery, limits = predictor.model, predictor.gallery, predictor.limits
     return ModelCard(
-        name=name,
+        name=predictor.name,
+        fingerprint=predictor.fingerprint,
         classes=[str(label) for label in model.classes.tolist()],
         channels=model.form.channels,
         pixels=model.form.pixels,
@@ -135,9 +152,10 @@ def describe_model(name: str, model: TextureModel, gallery: Gallery | None, limi
     )
 
 
-def describe_gallery(gallery: Gallery) -> TrainingImages:
+def describe_gallery(gallery: Gallery, fingerprint: str) -> TrainingImages:
     """Return the training images as points on the plane of their largest variance."""
     return TrainingImages(
+        fingerprint=fingerprint,
         names=gallery.names,
         classes=gallery.classes,
         colors=[class_color(number) for number in range(len(gallery.classes))],

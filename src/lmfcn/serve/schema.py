@@ -6,6 +6,7 @@ from pydantic import BaseModel, Field
 
 Probability = Annotated[float, Field(ge=0.0, le=1.0)]
 Address = Annotated[str, Field(description="The picture as a data URL: data:image/...;base64,...")]
+Fingerprint = Annotated[str, Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the file of the model.")]
 Two = Field(min_length=2, max_length=2)
 Place = Annotated[list[float], Two, Field(description="Coordinates on the plane of the training images.")]
 
@@ -70,6 +71,7 @@ class Prediction(BaseModel):
         description="Share of held-out images that are at least as far from their class: small for an image of no"
         " class. Null if the model does not know it.",
     )
+    fingerprint: Fingerprint
     reasons: Reasons | None = Field(default=None, description="Only if the request asks for them.")
 
 
@@ -92,6 +94,7 @@ class ModelCard(BaseModel):
     """A description of the model and its input."""
 
     name: str
+    fingerprint: Fingerprint
     classes: list[str]
     channels: int
     pixels: str = Field(description="uint8, uint16 or float.")
@@ -108,9 +111,23 @@ class ModelCard(BaseModel):
     limits: AllowedUploads
 
 
+class NamedModel(BaseModel):
+    """A model that can be chosen by its name."""
+
+    name: str
+    fingerprint: Fingerprint
+
+
+class Models(BaseModel):
+    """The models of the server; the first is the default."""
+
+    models: list[NamedModel]
+
+
 class TrainingImages(BaseModel):
     """The training images as points on a plane; the i-th entry of every list belongs to image i."""
 
+    fingerprint: Fingerprint
     names: list[str]
     classes: list[str]
     colors: list[str] = Field(description="The colour of each class, such as #0072B2; reports and maps have the same.")

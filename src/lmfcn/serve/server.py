@@ -1,37 +1,32 @@
-"""Run the web application on a socket, and guard its requests and responses."""
+"""Run the web application on a socket until a signal stops it."""
 
-import logging
+import asyncio
+import signal
 import socket
+import time
 import webbrowser
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_address
+from types import FrameType
+from typing import Any
 
 import torch
 import uvicorn
 from fastapi import FastAPI
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from lmfcn.serve.app import Service
+from lmfcn.serve.connections import Connection
+from lmfcn.serve.guard import LARGEST_HEAD
+from lmfcn.serve.logs import configure_logs
 from lmfcn.serve.uploads import Limits
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-"""Host names of this machine for its own browser."""
-
-HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self';"
-        " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
-_SHUTDOWN_SECONDS = 5
+SIGHUP: signal.Signals | None = getattr(signal, "SIGHUP", None)  # not on Windows
+_DRAINING_SECONDS = 0.3
+"""How long new requests are refused before the server ends, so that proxies notice."""
+_LONGEST_DRAINING_SECONDS = 30
+_CLOSING_SECONDS = 5
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -72,76 +67,122 @@ def share_threads(limits: Limits, threads: int) -> Limits:
     return replace(limits, workers=workers)
 
 
-def run(app: FastAPI, listening: socket.socket, *, open_at: str | None = None) -> None:
-    """Serve until the user stops it; open the URL `open_at` in a browser, if given."""
-    config = uvicorn.Config(
-        app,
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        ws="none",
-        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
-    )
-    logging.getLogger("tifffile").disabled = True  # the response tells the client what is wrong
-    if open_at is not None:
-        webbrowser.open(open_at)  # the socket listens already, so requests wait
-    with suppress(KeyboardInterrupt):  # Ctrl-C stops the server
-        uvicorn.Server(config).run(sockets=[listening])
-
-
-class Guard:
-    """Middleware that refuses cross-site requests and adds security headers.
+def run(
+    app: FastAPI,
+    listening: socket.socket,
+    *,
+    open_at: str | None = None,
+    log_json: bool = False,
+    announce: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until the user or the system stops it.
 
     Parameters
     ----------
-    app : ASGI application
-    hosts : collection of str or None
-        Accepted host names; others, which may be an attack by DNS rebinding, are refused. None accepts any.
+    app : FastAPI
+    listening : socket
+    open_at : str, optional
+        Opened in a browser.
+    log_json : bool
+        Whether to log every request as JSON.
+    announce : callable
+        Called when the server understands requests and signals.
+    """
+    configure_logs(as_json=log_json)
+    if open_at is not None:
+        webbrowser.open(open_at)  # the socket listens already, so requests wait
+    Server(app, announce).run(sockets=[listening])
+
+
+def find_service(app: FastAPI) -> Service | None:
+    """Return what the requests of an application share; None for `lmfcn label`."""
+    return getattr(app.state, "service", None)
+
+
+def connections_for(app: FastAPI, **limits: Any) -> Any:
+    """Return the class of the connections of an application, with limits of their own, for uvicorn."""
+    service = find_service(app)
+    return partial(Connection, refused=None if service is None else service.metrics.refusals.add, **limits)
+
+
+class Server(uvicorn.Server):
+    """Stops gracefully, and loads models again.
+
+    SIGTERM and SIGINT: predictions in progress are finished, new ones are refused, then the server ends; a second
+    signal ends it at once. SIGHUP: models are read from their files.
     """
 
-    def __init__(self, app: ASGIApp, hosts: Collection[str] | None) -> None:
-        self._app = app
-        self._hosts = None if hosts is None else {host.lower() for host in hosts}
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers[name] = value
-            await send(message)
-
-        refusal = self._refusal(scope["method"], Headers(scope=scope))
-        await (refusal or self._app)(scope, receive, send_guarded)
-
-    def _refusal(self, method: str, headers: Headers) -> JSONResponse | None:
-        host = _without_port(headers.get("host", ""))
-        if self._hosts is not None and host not in self._hosts:
-            return _refused(
-                400, f"This server does not accept the host name {host[:80]!r}; allow it with --allow-host."
+    def __init__(self, app: FastAPI, announce: Callable[[], None]) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http=connections_for(app),
+                ws="none",
+                lifespan="off",
+                h11_max_incomplete_event_size=LARGEST_HEAD,
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=_CLOSING_SECONDS,
             )
-        follows_link = method == "GET" and headers.get("sec-fetch-mode") == "navigate"
-        if headers.get("sec-fetch-site") == "cross-site" and not follows_link:
-            return _refused(403, "Requests from pages of other sites are refused.")
-        return None
+        )
+        self._service = find_service(app)
+        self._announce = announce
+        self._stop_at: float | None = None
+        self._reloads: set[asyncio.Task[None]] = set()
+        self._reloading = asyncio.Lock()
+        self._ends_with_terminal = ends_with_terminal()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen, to SIGHUP too."""
+        await super().startup(sockets)
+        if self._service is not None and SIGHUP is not None:
+            asyncio.get_running_loop().add_signal_handler(SIGHUP, self._hang_up, self._service)
+        self._announce()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        """Refuse new predictions and end when there are none in progress; at the second signal, end at once."""
+        if self._stop_at is not None:
+            self.should_exit = self.force_exit = True
+            return
+        self._stop_at = time.monotonic()
+        if self._service is None:
+            self.should_exit = True
+        else:
+            self._service.admission.draining = True
+
+    async def on_tick(self, counter: int) -> bool:
+        """Return whether to end."""
+        if self._service is not None and self._stop_at is not None:
+            waited = time.monotonic() - self._stop_at
+            idle = self._service.admission.in_progress == 0 and waited > _DRAINING_SECONDS
+            self.should_exit = self.should_exit or idle or waited > _LONGEST_DRAINING_SECONDS
+        return await super().on_tick(counter)
+
+    def _hang_up(self, service: Service) -> None:
+        if self._ends_with_terminal and not has_terminal():
+            self.handle_exit(signal.SIGTERM, None)  # its window was closed
+            return
+        task = asyncio.create_task(self._reload(service))
+        self._reloads.add(task)  # the event loop alone does not keep it
+        task.add_done_callback(self._reloads.discard)
+
+    async def _reload(self, service: Service) -> None:
+        """Load the models in a thread, while requests go on."""
+        async with self._reloading:
+            for name, result in await asyncio.to_thread(service.models.reload):
+                service.metrics.loads.add(name, result)
 
 
-def _without_port(host: str) -> str:
-    """Return the name in a Host header in lower case, without the port.
-
-    Examples
-    --------
-    >>> _without_port("LocalHost:8000"), _without_port("[::1]:8000")
-    ('localhost', '[::1]')
-    """
-    name, colon, port = host.lower().rpartition(":")
-    return name if colon and port.isdecimal() else host.lower()
+def ends_with_terminal() -> bool:
+    """Return whether the process is to end when its terminal is closed; not so with nohup, which ignores SIGHUP."""
+    return SIGHUP is not None and has_terminal() and signal.getsignal(SIGHUP) != signal.SIG_IGN
 
 
-def _refused(status: int, reason: str) -> JSONResponse:
-    return JSONResponse({"detail": reason, "files": []}, status)
+def has_terminal() -> bool:
+    """Return whether the process can be stopped from a terminal."""
+    try:
+        with open("/dev/tty", "rb"):
+            return True
+    except OSError:
+        return False

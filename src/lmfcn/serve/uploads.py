@@ -1,7 +1,7 @@
 """Read and decode the files of a request within limits, and refuse requests that cannot be served."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, replace
 from email.message import Message
 
@@ -39,8 +39,10 @@ class Limits:
         Largest number of files in one request.
     pixels : int
         Largest number of pixels of one image; checked before it is decoded.
-    requests : int
-        Requests that are served at the same time; others wait.
+    held_bytes : int
+        Largest size of all requests together that are in memory at the same time.
+    waiting : int
+        Requests that may wait until others are computed; more are refused.
     workers : int
         Requests that compute at the same time.
     seconds : float
@@ -51,7 +53,8 @@ class Limits:
     request_bytes: int = 128 * MEGABYTE
     files: int = 200
     pixels: int = MEGAPIXELS * MEGAPIXEL
-    requests: int = 8
+    held_bytes: int = 1024 * MEGABYTE
+    waiting: int = 64
     workers: int = 2
     seconds: float = 60.0
 
@@ -77,18 +80,23 @@ class Refusal(Exception):  # noqa: N818  (the request is wrong, not the server)
     Attributes
     ----------
     status : int
-        HTTP status between 400 and 499.
+        HTTP status between 400 and 499, or 503 if the server cannot serve it now.
     reason : str
         One sentence.
     files : list of (name, reason)
         Files that cannot be used, and why; empty for other problems.
+    retry_after : int or None
+        Seconds after which the same request may be served.
     """
 
-    def __init__(self, status: int, reason: str, files: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(
+        self, status: int, reason: str, files: Sequence[tuple[str, str]] = (), *, retry_after: int | None = None
+    ) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
         self.files = list(files)
+        self.retry_after = retry_after
 
 
 class TooManyBytesError(ImageError):
@@ -123,8 +131,8 @@ class Upload:
     content: bytes
 
 
-async def read_uploads(request: Request, limits: Limits) -> list[Upload]:
-    """Return the files of a multipart request.
+async def read_uploads(request: Request, limits: Limits, hold: Callable[[int], None]) -> list[Upload]:
+    """Return the files of a multipart request; `hold` is told of every part of it that comes into memory.
 
     Raises
     ------
@@ -135,7 +143,7 @@ async def read_uploads(request: Request, limits: Limits) -> list[Upload]:
         raise Refusal(415, f"Send files as multipart/form-data in the field '{FIELD}'.")
     try:
         async with asyncio.timeout(limits.seconds):
-            parts = await _parse(request, limits)
+            parts = await _parse(request, limits, hold)
     except TimeoutError as error:
         raise Refusal(408, f"The request did not arrive within {limits.seconds:g} seconds.") from error
     except ClientDisconnect as error:
@@ -151,10 +159,9 @@ def _media_type(request: Request) -> str:
     return message.get_content_type()
 
 
-async def _parse(request: Request, limits: Limits) -> list[Upload]:
-    parser = MultiPartParser(
-        request.headers, _limited_body(request, limits.request_bytes), max_files=limits.files, max_fields=_OTHER_FIELDS
-    )
+async def _parse(request: Request, limits: Limits, hold: Callable[[int], None]) -> list[Upload]:
+    body = _limited_body(request, limits.request_bytes, hold)
+    parser = MultiPartParser(request.headers, body, max_files=limits.files, max_fields=_OTHER_FIELDS)
     parser.spool_max_size = limits.request_bytes + 1  # larger files would be written to disk
     try:
         form = await parser.parse()
@@ -178,7 +185,7 @@ async def _upload(field: str, value: UploadFile | str) -> Upload:
     return Upload(name[-_LONGEST_NAME:] or "unnamed", await value.read())
 
 
-async def _limited_body(request: Request, max_bytes: int) -> AsyncGenerator[bytes]:
+async def _limited_body(request: Request, max_bytes: int, hold: Callable[[int], None]) -> AsyncGenerator[bytes]:
     """Yield the body of a request; refuse it if it is, or announces to be, too long."""
     received, declared = 0, request.headers.get("content-length", "")
     too_long = declared.isdecimal() and int(declared) > max_bytes
@@ -186,6 +193,7 @@ async def _limited_body(request: Request, max_bytes: int) -> AsyncGenerator[byte
         received += len(chunk)
         too_long = too_long or received > max_bytes
         if not too_long:
+            hold(len(chunk))
             yield chunk
         elif received > 2 * max_bytes:
             break

@@ -40,11 +40,16 @@ def write_tensors(
         Anything that JSON can hold.
     tensors : dict of Tensor
     """
+    write_bytes(path, pack_tensors(kind, version, values, tensors))
+
+
+def pack_tensors(kind: str, version: int, values: dict[str, Any], tensors: dict[str, Tensor]) -> bytes:
+    """Return the content of the file that `write_tensors` writes."""
     tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     header = {"kind": kind, "version": version, "values": values}
     header["digest"] = _digest(header, tensors)
     # One entry only: safetensors writes several in any order, but the same content should give the same bytes.
-    write_bytes(path, safetensors.torch.save(tensors, {_ENTRY: _dump(header)}))
+    return safetensors.torch.save(tensors, {_ENTRY: _dump(header)})
 
 
 def read_tensors(path: str | Path, kind: str, *versions: int) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -3,7 +3,7 @@
 import { showAnswer } from "./answer.js";
 import { Batch } from "./batch.js";
 import { byId, element, percent } from "./dom.js";
-import { getGallery, getModel, keepToken, predict, takeTokenFromAddress } from "./server.js";
+import { choose, getGallery, getModel, getModels, keepToken, predict, takeTokenFromAddress } from "./server.js";
 import { Space } from "./space.js";
 
 const AT_A_TIME = 3;
@@ -20,10 +20,12 @@ const batch = new Batch(async (item) => {
 
 async function begin() {
   try {
+    offer(await getModels());
     model = await getModel();
     byId("token-form").hidden = true;
     describe();
-    if (model.n_gallery !== null) space = new Space(await getGallery());
+    space?.close();
+    space = model.n_gallery === null ? null : new Space(await getGallery());
   } catch (error) {
     if (error.status === 401) return askForToken();
     byId("model-about").textContent = error.message;
@@ -38,7 +40,28 @@ function describe() {
   const size = model.size ? `, brought to ${model.size[0]}×${model.size[1]} pixels` : "";
   byId("model-about").textContent =
     `${model.classes.length} classes: ${listed(model.classes)}. Takes ${DEPTHS[model.pixels]} ${channels} images${size}.`;
-  byId("curl").textContent = `curl -F files=@image.png ${new URL("predict", location.href)}`;
+  const choice = byId("model").options.length > 0 ? `?model=${encodeURIComponent(model.name)}` : "";
+  const address = new URL(`predict${choice}`, location.href);
+  byId("curl").textContent = `curl -F files=@image.png ${choice ? `"${address}"` : address}`; // shells expand a bare ?
+}
+
+/** Let the user choose if there are several models; an address that ends in ?model=NAME chooses one, too. */
+function offer(models) {
+  const chooser = byId("model");
+  if (chooser.options.length > 0 || models.length < 2) return;
+  chooser.append(...models.map(({ name }) => element("option", { value: name, textContent: name })));
+  const named = new URLSearchParams(location.search).get("model");
+  if (models.some(({ name }) => name === named)) chooser.value = named;
+  choose(chooser.value);
+  byId("model-choice").hidden = false;
+}
+
+function changeModel() {
+  choose(byId("model").value);
+  history.replaceState(null, "", `?model=${encodeURIComponent(byId("model").value)}`);
+  clear();
+  byId("model").focus();
+  begin();
 }
 
 const listed = (names) => (names.length > 12 ? `${names.slice(0, 12).join(", ")} and ${names.length - 12} more` : names.join(", "));
@@ -95,6 +118,7 @@ async function predictItem(item, reasons) {
   try {
     const found = await predict(item.file, reasons);
     if (!item.answer?.reasons) item.answer = found; // the prediction without reasons may arrive later
+    if (found.fingerprint !== model.fingerprint) await begin(); // the server has loaded another file of the model
     item.error = null;
   } catch (error) {
     if (error.status === 401) askForToken();
@@ -121,6 +145,7 @@ async function show(item) {
 }
 
 function clear() {
+  current = null;
   batch.clear();
   byId("answer").hidden = true;
   byId("problems").replaceChildren();
@@ -158,6 +183,7 @@ document.addEventListener("drop", (event) => {
   take([...event.dataTransfer.files]);
 });
 byId("clear").addEventListener("click", clear);
+byId("model").addEventListener("change", changeModel);
 byId("token-form").addEventListener("submit", (event) => {
   event.preventDefault();
   keepToken(byId("token").value);

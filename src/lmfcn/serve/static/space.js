@@ -28,9 +28,21 @@ export class Space {
     this.chosen = null;
     this.draw();
     this.explain();
-    this.plot.addEventListener("click", (event) => this.chooseAt(event));
-    this.plot.addEventListener("keydown", (event) => this.move(event));
+    this.ended = new AbortController();
+    const options = { signal: this.ended.signal };
+    this.plot.addEventListener("click", (event) => this.chooseAt(event), options);
+    this.plot.addEventListener("keydown", (event) => this.move(event), options);
     byId("space").hidden = false;
+  }
+
+  /** Make room for the training images of another model. */
+  close() {
+    this.ended.abort();
+    byId("space").hidden = true;
+    byId("neighbours-title").hidden = true;
+    byId("neighbours").replaceChildren();
+    byId("shown-caption").textContent = "Select a mark to see its training image.";
+    byId("shown-picture").removeAttribute("src");
   }
 
   explain() {
