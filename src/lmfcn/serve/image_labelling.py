@@ -15,8 +15,8 @@ from lmfcn.label.image_session import ImageSession
 from lmfcn.label.strokes import MOST_POINTS
 from lmfcn.maps.pyramid import TILE, Pyramid
 from lmfcn.serve.app import add_error_handlers, add_page, describe_problems, require_token
+from lmfcn.serve.guard import LOOPBACK, Guard
 from lmfcn.serve.labelling import Finish, Finishing, add_disk_errors
-from lmfcn.serve.server import LOOPBACK, Guard
 from lmfcn.serve.uploads import Refusal
 from lmfcn.util.class_style import class_color, class_mark
 
