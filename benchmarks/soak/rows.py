@@ -1,0 +1,18 @@
+"""The form of a result: one promise, what was found, and the command that finds it again."""
+
+from typing import TypedDict
+
+
+class Row(TypedDict):
+    """A line of the table."""
+
+    what: str
+    promise: str
+    found: str
+    ok: bool
+    command: str
+
+
+def row(what: str, promise: str, found: str, ok: bool, command: str) -> Row:
+    """Return a line of the table."""
+    return Row(what=what, promise=promise, found=found, ok=bool(ok), command=command)
