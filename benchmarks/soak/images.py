@@ -3,13 +3,10 @@
 import io
 import os
 import random
-import signal
 import tempfile
 import time
-import warnings
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +17,8 @@ from PIL import Image
 
 from lmfcn.data.image_files import ImageError, decode_image, probe_content, read_image
 from soak.mutations import mutate
-from soak.rows import Row, row
+from soak.rows import Row, first, row
+from soak.watching import TooSlowError, captured_output, open_files, peak_memory, time_limit
 
 MOST_SECONDS = 2.0
 MOST_BYTES = 2**29
@@ -121,26 +119,6 @@ MAY_BE_REFUSED = {"TIFF, several pages"}
 """Kinds of which an undamaged file is refused, with a reason."""
 
 
-class TooSlowError(BaseException):
-    """A file takes far too long; no Exception, which the package would turn into a refusal."""
-
-
-@contextmanager
-def time_limit(seconds: float) -> Iterator[None]:
-    """Raise TooSlowError in a block that computes longer, as soon as it is back from C code."""
-
-    def give_up(*_: object) -> None:
-        raise TooSlowError(f"given up after {seconds:g} s")
-
-    before = signal.signal(signal.SIGVTALRM, give_up)
-    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
-
-
 @dataclass
 class Findings:
     """What happened to many files, and the worst of each kind."""
@@ -165,33 +143,6 @@ def decode(content: bytes, name: str) -> str:
     return "decoded" if sound else "decoded to something strange"
 
 
-@contextmanager
-def captured_output() -> Iterator[io.BufferedRandom]:
-    """Send what is written to standard output and error, by C code too, into a file."""
-    with tempfile.TemporaryFile() as file, warnings.catch_warnings():
-        warnings.filterwarnings("always", append=True)
-        saved = [os.dup(number) for number in (1, 2)]
-        try:
-            for number in (1, 2):
-                os.dup2(file.fileno(), number)
-            yield file
-        finally:
-            for number, copy in zip((1, 2), saved, strict=True):
-                os.dup2(copy, number)
-                os.close(copy)
-
-
-def peak_memory(reset: bool = False) -> int:
-    """Return the largest size of this process in bytes since the last reset; 0 where the system does not say."""
-    try:
-        if reset:
-            Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
-        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-        return next(1024 * int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-    except (OSError, StopIteration):
-        return 0
-
-
 def watch(content: bytes, name: str, output: io.BufferedRandom, findings: Findings) -> None:
     """Decode one file and note what it cost."""
     size, before = os.fstat(output.fileno()).st_size, peak_memory(reset=True)
@@ -212,11 +163,6 @@ def watch(content: bytes, name: str, output: io.BufferedRandom, findings: Findin
     if os.fstat(output.fileno()).st_size > size:
         output.seek(size)
         findings.printed.append(f"{name}: {output.read().decode(errors='replace')}")
-
-
-def open_files() -> int:
-    """Return how many files this process has open; 0 where the system does not say."""
-    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
 
 
 def run(seconds: float, seed: int) -> list[Row]:
@@ -270,7 +216,7 @@ def _rows(kinds: dict[str, bytes], whole: Findings, mutated: Findings, leaked: i
         row(
             f"{n_files:,} mutated image files",
             "decoded, or refused in one sentence",
-            f"{n_decoded:,} decoded, {n_refused:,} refused, {strange} else{_first(foreign)}",
+            f"{n_decoded:,} decoded, {n_refused:,} refused, {strange} else{first(foreign)}",
             strange == 0,
             COMMAND,
         ),
@@ -289,7 +235,7 @@ def _rows(kinds: dict[str, bytes], whole: Findings, mutated: Findings, leaked: i
             COMMAND,
         ),
         row(
-            "what libraries print about them", "nothing", f"{len(printed)} lines{_first(printed)}", not printed, COMMAND
+            "what libraries print about them", "nothing", f"{len(printed)} lines{first(printed)}", not printed, COMMAND
         ),
         row("files that stay open", "none", str(leaked), leaked <= 0, COMMAND),
     ]
@@ -297,7 +243,3 @@ def _rows(kinds: dict[str, bytes], whole: Findings, mutated: Findings, leaked: i
 
 def _counted(counts: Counter) -> str:
     return ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
-
-
-def _first(lines: list[str]) -> str:
-    return f"; the first: {' '.join(lines[0].split())[:200]}" if lines else ""

@@ -16,3 +16,8 @@ class Row(TypedDict):
 def row(what: str, promise: str, found: str, ok: bool, command: str) -> Row:
     """Return a line of the table."""
     return Row(what=what, promise=promise, found=found, ok=bool(ok), command=command)
+
+
+def first(lines: list[str]) -> str:
+    """Return the first of some lines about mistakes, to end a cell with; nothing if there is none."""
+    return f"; the first: {' '.join(lines[0].split())[:200]}" if lines else ""

@@ -83,6 +83,16 @@ def test_pictures_show_labels_in_their_places(request_grey):
         assert picture.height == 366
 
 
+@pytest.mark.parametrize("damage", [lambda _: b"", lambda old: old[:-100], lambda old: old[:300] + b"?" + old[301:]])
+def test_a_damaged_block_is_computed_again(request_grey, damage):
+    map_image(request_grey)
+    before = (request_grey.output / "probabilities.tif").read_bytes()
+    block = sorted((request_grey.output / "blocks").glob("block-*.npy"))[2]
+    block.write_bytes(damage(block.read_bytes()))
+    map_image(request_grey)
+    assert (request_grey.output / "probabilities.tif").read_bytes() == before
+
+
 def test_an_interrupted_map_goes_on(request_grey, monkeypatch):
     computed = []
 
