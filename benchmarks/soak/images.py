@@ -130,6 +130,7 @@ class Findings:
     printed: list[str] = field(default_factory=list)
     unlike: list[str] = field(default_factory=list)
     slowest: str = ""
+    largest: str = ""
 
 
 def decode(content: bytes, name: str) -> str:
@@ -157,7 +158,9 @@ def watch(content: bytes, name: str, output: io.BufferedRandom, findings: Findin
         findings.foreign.append(f"{name}: {type(error).__name__}: {error}")
     seconds = time.process_time() - begin
     findings.counts[outcome] += 1
-    findings.memory = max(findings.memory, peak_memory() - before)
+    memory = peak_memory() - before
+    if memory > findings.memory:
+        findings.memory, findings.largest = memory, name
     if seconds > findings.seconds:
         findings.seconds, findings.slowest = seconds, name
     if os.fstat(output.fileno()).st_size > size:
@@ -230,7 +233,7 @@ def _rows(kinds: dict[str, bytes], whole: Findings, mutated: Findings, leaked: i
         row(
             "the memory for one of them",
             f"under {MOST_BYTES // 2**20} MB",
-            f"{memory / 2**20:.0f} MB",
+            f"{memory / 2**20:.0f} MB" + (f": {mutated.largest}" if memory >= MOST_BYTES else ""),
             memory < MOST_BYTES,
             COMMAND,
         ),

@@ -21,3 +21,13 @@ def row(what: str, promise: str, found: str, ok: bool, command: str) -> Row:
 def first(lines: list[str]) -> str:
     """Return the first of some lines about mistakes, to end a cell with; nothing if there is none."""
     return f"; the first: {' '.join(lines[0].split())[:200]}" if lines else ""
+
+
+def table(rows: list[Row]) -> str:
+    """Return rows as a Markdown table."""
+    lines = ["| what | promise | found | ok | command |", "|---|---|---|---|---|"]
+    for found in rows:
+        cells = (found["what"], found["promise"], found["found"], "yes" if found["ok"] else "NO", found["command"])
+        text = [cell.replace("|", "/") for cell in cells[:4]]
+        lines.append(f"| {' | '.join(text)} | `{cells[4]}` |")
+    return "\n".join(lines)

@@ -38,6 +38,15 @@ def test_too_many_pages_are_refused():
         open_tiff(io.BytesIO(pages(*range(1, MOST_PAGES + 1), None)))
 
 
+def test_a_tile_far_larger_than_the_image_is_refused(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((16, 16, 3), np.uint8), compression="jpeg", tile=(16, 16))
+    with tifffile.TiffFile(tmp_path / "a.tif", mode="r+") as tiff:
+        for name in ("TileWidth", "TileLength"):
+            tiff.pages[0].tags[name].overwrite(2**14)
+    with pytest.raises(ImageError, match="a tile is larger than the image"):
+        read_image(tmp_path / "a.tif")
+
+
 @pytest.mark.parametrize("bigtiff", [False, True])
 def test_real_pages_are_opened(tmp_path, bigtiff):
     tifffile.imwrite(tmp_path / "a.tif", np.zeros((3, 8, 8), np.uint8), bigtiff=bigtiff, photometric="minisblack")

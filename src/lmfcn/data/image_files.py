@@ -315,6 +315,8 @@ def read_tiff(file: Any) -> np.ndarray | None:
     """Return the first image (height, width, channels) of an open TIFF file, or None if Pillow should read it."""
     with open_tiff(file) as tiff:
         page, series = _first_page(tiff), tiff.series[0]
+        if page.is_tiled and page.tilewidth * page.tilelength > max(_SMALL_IMAGE, page.imagewidth * page.imagelength):
+            raise ValueError("a tile is larger than the image")
         if page.photometric not in _GREY_OR_COLOUR or page.compression == _OLD_JPEG:
             return None
         _check_blocks(file, series)
