@@ -38,7 +38,7 @@ def main() -> int:
         rows = find_faults(options.seed)
     else:
         names = options.parts or [name for name in SHARES if _exists(name)]
-        rows = run_parts(names, SECONDS[options.time], options.seed)
+        rows = run_parts(names, options.seconds or SECONDS[options.time], options.seed)
     print(table(rows))
     if options.write and not options.parts and not options.faults:
         write_table(rows, options.time)
@@ -49,6 +49,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python benchmarks/soak", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help="all of them by default")
     parser.add_argument("--time", choices=list(SECONDS), default="short")
+    parser.add_argument("--seconds", type=float, help="instead of --time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--faults", action="store_true", help="plant faults, and show that they are found")
     parser.add_argument("--write", action="store_true", help="keep the table in docs/reliability.md")
