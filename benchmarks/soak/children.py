@@ -18,6 +18,8 @@ import lmfcn
 _ALSO = ("sklearn.linear_model", "sklearn.model_selection", "sklearn.svm", "torch._dynamo", "torch._inductor.utils")
 """What the first training would import, in every child again."""
 _SYNCED = ".synced"
+_UNFIT = ("Traceback", "[Errno")
+"""In no sentence for users."""
 
 
 def import_all() -> None:
@@ -39,7 +41,7 @@ class Ended:
     @property
     def refused(self) -> bool:
         """Whether it ended as after a mistake of the user: one sentence, no traceback."""
-        return self.code == 2 and "Error: " in self.text and "Traceback" not in self.text
+        return self.code == 2 and "Error: " in self.text and not any(word in self.text for word in _UNFIT)
 
 
 @dataclass(frozen=True)
@@ -79,35 +81,37 @@ class Child:
 
 def start(work: Callable[[], object], folder: Path) -> Child:
     """Start a child that does some work in a folder; its output and what it has synced are in files beside that."""
-    log = folder.with_name(f"{folder.name}.log")
+    log, code = folder.with_name(f"{folder.name}.log"), 1
     child = os.fork()
     if child == 0:
-        os.setpgid(0, 0)
-        _run(work, folder, log)
+        try:
+            os.setpgid(0, 0)
+            code = _run(work, folder, log)
+        finally:
+            os._exit(code)  # never up the stack, whose blocks belong to the parent
     with contextlib.suppress(PermissionError, ProcessLookupError):
         os.setpgid(child, child)
     return Child(child, log)
 
 
-def _run(work: Callable[[], object], folder: Path, log: Path) -> None:
+def _run(work: Callable[[], object], folder: Path, log: Path) -> int:
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for number in (1, 2):
         os.dup2(output, number)
-    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1) for number in (1, 2))
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
     record_syncs(folder.with_name(folder.name + _SYNCED))
-    code = 1
     try:
         os.chdir(folder)
         work()
-        code = 0
+        return 0
     except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     except BaseException:
         traceback.print_exc()
+        return 1
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        os._exit(code)
 
 
 def run_command(*arguments: object) -> None:

@@ -1,10 +1,11 @@
+import errno
 import os
 import subprocess
 import sys
 
 import pytest
 
-from lmfcn.util.files import LockFile, check_writable, create_folder, write_text
+from lmfcn.util.files import LockFile, atomic_path, check_writable, create_folder, write_text
 
 
 def test_an_error_names_the_file_that_the_user_knows(tmp_path):
@@ -15,6 +16,12 @@ def test_an_error_names_the_file_that_the_user_knows(tmp_path):
     with pytest.raises(ValueError, match=r"b\.txt is a folder; give the name of a file"):
         write_text(tmp_path / "b.txt", "text")
     assert [path.name for path in tmp_path.iterdir()] == ["b.txt"]
+
+
+def test_an_error_without_a_name_gets_that_of_the_file(tmp_path):
+    with pytest.raises(OSError, match=r"No space left on device: '.*a\.txt'"), atomic_path(tmp_path / "a.txt"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert not list(tmp_path.iterdir())
 
 
 def test_looking_whether_a_file_can_be_written_changes_nothing(tmp_path):

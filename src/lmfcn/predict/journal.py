@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lmfcn.util.files import LockFile
+from lmfcn.util.files import LockFile, name_in_errors
 
 KIND = "lmfcn predictions"
 VERSION = 2
@@ -151,8 +151,10 @@ class Journal:
         return found
 
     def _write(self, values: dict[str, object]) -> None:
-        self._file.write(json.dumps(values | {"check": _checksum(values)}).encode() + b"\n")
-        self._file.flush()
+        line = json.dumps(values | {"check": _checksum(values)}).encode() + b"\n"
+        with name_in_errors(self._output):
+            while line:  # without a buffer, which would fail again when the file is closed
+                line = line[os.write(self._file.fileno(), line) :]
 
 
 def journal_path(output: str | Path) -> Path:

@@ -11,6 +11,7 @@ from typing import BinaryIO
 from filelock import FileLock, Timeout
 
 _NO_LOCK_ERRORS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -39,10 +40,11 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     given, path = path, Path(os.path.realpath(path))  # replaces the target of a link, not the link
     temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with name_in_errors(given):
+            yield temporary
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
     except OSError as error:
         if error.filename == str(temporary):
             error.filename = str(given)  # the name that the user gave
@@ -50,6 +52,17 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def name_in_errors(path: str | Path) -> Iterator[None]:
+    """Add the name of the file to errors of writing to it, such as that of a full disk, which have none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _DISK_ERRORS:
+            error.filename = str(path)
+        raise
 
 
 def check_writable(path: str | Path) -> None:
