@@ -5,14 +5,10 @@ the others.
 """
 
 import argparse
-import importlib
 import importlib.util
-import json
 import os
 import sys
-import tempfile
 import time
-import traceback
 from pathlib import Path
 
 # Before the first import of torch: the children of a process with several threads could not compute.
@@ -20,9 +16,10 @@ os.environ["OMP_NUM_THREADS"] = "1"
 HERE = Path(__file__).resolve().parent
 sys.path[:] = [str(HERE.parent), *(path for path in sys.path if Path(path).resolve() != HERE)]
 
-from soak.rows import Row, row, table  # noqa: E402
+from soak.apart import run_apart  # noqa: E402
+from soak.rows import Row, table  # noqa: E402
 
-SHARES = {"images": 0.15, "files": 0.2, "kills": 0.35, "disks": 0.1, "drift": 0.1, "service": 0.1}
+SHARES = {"images": 0.15, "files": 0.15, "kills": 0.3, "disks": 0.1, "drift": 0.1, "coverage": 0.1, "service": 0.1}
 """Parts, and which share of the time each of them gets."""
 SECONDS = {"short": 60, "minutes": 15 * 60, "hours": 4 * 3600}
 RELIABILITY = HERE.parent.parent / "docs" / "reliability.md"
@@ -74,30 +71,6 @@ def run_parts(names: list[str], seconds: float, seed: int) -> list[Row]:
         n_bad = sum(not line["ok"] for line in found)
         print(f"{name}: {len(found)} promises, {n_bad} not kept, {time.monotonic() - begin:.0f} s", file=sys.stderr)
     return rows
-
-
-def run_apart(name: str, seconds: float, seed: int) -> list[Row]:
-    """Run a part in a child process; if that dies, this is a row."""
-    with tempfile.NamedTemporaryFile() as answer:
-        child = os.fork()
-        if child == 0:
-            _answer(name, seconds, seed, answer.name)
-        status = os.waitpid(child, 0)[1]
-        content = Path(answer.name).read_bytes()
-    if status == 0 and content:
-        return json.loads(content)
-    return [row(f"the part {name}", "ends", f"died with status {status}", False, f"python benchmarks/soak {name}")]
-
-
-def _answer(name: str, seconds: float, seed: int, path: str) -> None:
-    """Run a part, write its rows to a file, and end this process."""
-    try:
-        rows = importlib.import_module(f"soak.{name}").run(seconds, seed)
-        Path(path).write_text(json.dumps(rows), encoding="utf-8")
-        os._exit(0)
-    except BaseException:
-        traceback.print_exc()
-        os._exit(1)
 
 
 def write_table(rows: list[Row], how_long: str) -> None:

@@ -10,6 +10,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from PIL import Image
 
 import lmfcn
 from lmfcn.classifier import LMFCNClassifier
@@ -18,7 +19,6 @@ from lmfcn.data.gaussians import make_gaussians
 from lmfcn.predict.stream import FilePredictor
 from lmfcn.recipe import Recipe
 from soak.children import import_all, start
-from soak.material import save_images
 from soak.rows import Row, first, row
 
 COMMAND = "python benchmarks/soak drift"
@@ -116,7 +116,10 @@ def small_quota(folder: Path) -> Row:
 
 def company(folder: Path) -> Row:
     """Compare the answers about files that are predicted together with those about each of them alone."""
-    save_images(folder / "images", 8, 24)
+    images, _ = make_gaussians(12, 32, random_state=2)
+    (folder / "images").mkdir()
+    for number, image in enumerate(images):
+        Image.fromarray(image).save(folder / "images" / f"{number:02}.png")
     answer = folder / "mistakes"
     start(lambda: answer.write_text("\n".join(mixed_up(folder)), encoding="utf-8"), folder).wait()
     mistakes = answer.read_text(encoding="utf-8").splitlines()
@@ -126,7 +129,7 @@ def company(folder: Path) -> Row:
 
 def mixed_up(folder: Path) -> list[str]:
     """Return the files that get another answer in company."""
-    paths = [str(path) for path in sorted((folder / "images").rglob("*.png"))]
+    paths = [str(path) for path in sorted((folder / "images").iterdir())]
     model = lmfcn.load(folder / "model-0.lmfcn", "cpu")
     predict: Callable = FilePredictor(model)
     together = {found.path: found.probabilities for found in predict(paths)}

@@ -10,7 +10,7 @@ import time
 import traceback
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from lmfcn.label.table import LabelTable
 from lmfcn.maps.run import MapRequest, map_image
 from lmfcn.recipe import Recipe
 from soak.material import FAST, PLAIN, command, copy_folder, save_images, save_large_image, working_in
-from soak.mutations import mutate
+from soak.mutations import change_digit, mutate
 from soak.rows import Row, first, row
 from soak.watching import TooSlowError, captured_output, time_limit
 
@@ -251,10 +251,11 @@ def judge(error: Exception, name: str) -> tuple[str, str]:
 
 
 def damages(folder: Path, subject: Subject, seed: int) -> Iterator[tuple[Path, bytes, str]]:
-    """Yield files of a subject with what is in them after damage, and a name; first empty and missing ones."""
+    """Yield files of a subject with what is in them after damage, and a name; first two kinds of damage to each."""
     paths = sorted(path for path in folder.glob(subject.damaged) if path.is_file())
     for path in paths:
         yield path, b"", f"{path.name}, empty"
+        yield path, change_digit(path.read_bytes()), f"{path.name}, a digit changed"
     number = 0
     while True:
         path = paths[number % len(paths)]
@@ -286,9 +287,9 @@ def soak(subject: Subject, folder: Path, seconds: float, seed: int) -> Row:
     return row(what, promise, counts + first(findings.mistakes), not findings.mistakes, COMMAND)
 
 
-def run(seconds: float, seed: int) -> list[Row]:
-    """Damage files of every kind, for an equal share of the time each."""
-    kinds = subjects()
+def run(seconds: float, seed: int, names: Collection[str] = ()) -> list[Row]:
+    """Damage files of every kind, or of those with some names, for an equal share of the time each."""
+    kinds = [subject for subject in subjects() if not names or subject.name in names]
     with tempfile.TemporaryDirectory() as folder:
         return [
             soak(subject, Path(folder) / hashlib.md5(subject.name.encode()).hexdigest()[:8], seconds / len(kinds), seed)

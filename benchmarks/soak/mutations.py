@@ -13,6 +13,13 @@ def mutate(content: bytes, chance: random.Random) -> bytes:
     return content
 
 
+def change_digit(content: bytes) -> bytes:
+    """Change a digit behind the middle, which leaves most texts readable; without one, the last byte."""
+    places = [place for place in range(len(content) // 2, len(content)) if content[place : place + 1].isdigit()]
+    place = places[len(places) // 2] if places else len(content) - 1
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
 def truncate(content: bytes, chance: random.Random) -> bytes:
     return content[: _place(content, chance)]
 
