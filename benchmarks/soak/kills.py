@@ -18,6 +18,9 @@ from soak.rows import Row, first, row
 COMMAND = "python benchmarks/soak kills"
 TRAIN = ("--no-report", "--no-gallery", "--quiet", "--device", "cpu", "--threads", 1, "--seed", 0)
 KINDS = ("kill", "loss of power")
+SOME = ("train", "predict --jobs --resume", "map", "compare")
+FOR_ALL = 60.0
+"""Seconds from which on all jobs are interrupted, and not only some."""
 MOST_TRIES = 8
 """In which a job may end before it is interrupted by each of them, when there is no time."""
 SMALL = ("--network", "texture-fcn", "--epochs", 6, "--passes", 3, "--latent-dim", 4)
@@ -122,7 +125,8 @@ def run(seconds: float, seed: int, names: Collection[str] = ()) -> list[Row]:
     import_all()
     with tempfile.TemporaryDirectory() as folder:
         material = make_material(Path(folder))
-        kinds = [job for job in jobs() if not names or job.name in names]
+        names = names or (SOME if seconds < FOR_ALL else [job.name for job in jobs()])
+        kinds = [job for job in jobs() if job.name in names]
         share = seconds / sum(job.weight for job in kinds)
         return [interrupt(job, material, share * job.weight, seed) for job in kinds]
 
