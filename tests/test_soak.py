@@ -130,3 +130,20 @@ def test_coverage_of_a_small_model():
         "classes in a set",
         "calibration error",
     ]
+
+
+def test_lowest_versions_and_licences_by_hand():
+    distribution = importlib.import_module("soak.distribution")
+    assert distribution.lowest_versions(["numpy>=2.0", "torch>=2.7"]) == ["numpy==2.0", "torch==2.7"]
+    assert not any(distribution.PERMISSIVE.search(name) for name in ("GPL-3.0", "Proprietary", "AGPL-3.0-only"))
+    assert all(distribution.PERMISSIVE.search(name) for name in ("BSD-3-Clause", "MIT", "LGPL-2.1"))
+
+
+def test_a_licence_that_is_not_compatible_is_named(tmp_path, monkeypatch):
+    distribution = importlib.import_module("soak.distribution")
+    (tmp_path / "docs").mkdir()
+    text = "| package | licence |\n|---|---|\n| good | MIT |\n| bad | GPL-3.0-only |\n"
+    (tmp_path / "docs" / "licences.md").write_text(text)
+    monkeypatch.setattr(distribution, "ROOT", tmp_path)
+    (row,) = distribution.licences(tmp_path)
+    assert (row["ok"], row["found"]) == (False, "1 of 2; not bad (GPL-3.0-only)")

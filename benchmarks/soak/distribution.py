@@ -177,12 +177,19 @@ def pythons(work: Path) -> list[Row]:
     """Use the wheel with every other Python that is here."""
     rows = []
     for version in ("3.11", "3.12", "3.13"):
-        found = run_program(f"python{version}", "--version") if shutil.which(f"python{version}") else None
-        if found is None or found.returncode != 0:
+        found = interpreter(version)
+        if found is None:
             rows.append(row(f"Python {version}", "works", "not here: not tried", True, COMMAND))
         else:
-            rows.append(_plain(work, f"python{version}", f"the wheel with Python {version}"))
+            rows.append(_plain(work, found, f"the wheel with Python {version}"))
     return rows
+
+
+def interpreter(version: str) -> str | None:
+    """Return a Python of a version: one that answers on the path, or one that pyenv has installed."""
+    installed = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    places = [shutil.which(f"python{version}"), *map(str, installed.glob(f"{version}.*/bin/python{version}"))]
+    return next((place for place in places if place and run_program(place, "--version").returncode == 0), None)
 
 
 def audit(work: Path) -> list[Row]:
