@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from lmfcn.util import files
 from lmfcn.util.files import LockFile, atomic_path, check_writable, create_folder, write_text
 
 
@@ -52,6 +53,16 @@ def test_folders_go_if_nothing_came_into_them(tmp_path):
 def _write_one_of_two(folder):
     write_text(folder / "kept.txt", "text")
     write_text(folder / "missing" / "lost.txt", "text")
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path, monkeypatch):
+    def refuse(path):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(files, "check_writable", refuse)
+    with pytest.raises(OSError, match="Read-only") as caught, create_folder(tmp_path / "out"):
+        pass
+    assert caught.value.filename == str(tmp_path / "out")
 
 
 def test_a_locked_file_is_refused_until_it_is_released(tmp_path):

@@ -85,12 +85,20 @@ def create_folder(path: str | Path) -> Iterator[Path]:
         raise ValueError(f"{path} is a file; give the name of a folder.")
     path.mkdir(parents=True, exist_ok=True)
     try:
-        check_writable(path / "lmfcn-was-here")
+        _check_writable_folder(path)
         yield path
     except BaseException:
         for folder in missing:
             with suppress(OSError):
                 folder.rmdir()
+        raise
+
+
+def _check_writable_folder(path: Path) -> None:
+    try:
+        check_writable(path / "lmfcn-was-here")
+    except OSError as error:
+        error.filename = str(path)  # the user knows nothing of the file
         raise
 
 
