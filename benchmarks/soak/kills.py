@@ -162,6 +162,7 @@ def interrupt(job: Job, material: Path, seconds: float, seed: int) -> Row:
             break
         _one_interruption(job, place, KINDS[n_interrupted % len(KINDS)], chance, duration, findings)
         if (place / "ended").exists():
+            duration *= 0.8  # it can be shorter than when it was measured, on a machine with other work
             _compare(job, place, expected, findings)
             _again(material, place)
     _finish(job, place, expected, findings)

@@ -3,7 +3,7 @@
 import errno
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -52,6 +52,13 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def remove_unfinished(folder: Path, names: Iterable[str]) -> None:
+    """Remove what killed processes left of files with these names, or patterns, that `atomic_path` was writing."""
+    for name in names:
+        for path in folder.glob(f"{name}.[0-9]*.part"):
+            path.unlink(missing_ok=True)
 
 
 @contextmanager
