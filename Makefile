@@ -8,7 +8,7 @@ READY := $(VENV)/.ready
 DOCS := $(VENV)/.docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: help demo test thorough check format docs dist bench accuracy study clean
+.PHONY: help demo test thorough check format docs dist bench accuracy study soak clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
@@ -73,6 +73,11 @@ accuracy: $(READY)  ## test accuracy on striped Gaussians over five seeds
 study: $(READY)  ## every method on every task with the images in DATA=..., resumable
 	@test -n "$(DATA)" || { echo "make study needs DATA=folder, which holds lung, neu and usptex"; exit 2; }
 	$(BIN)/python benchmarks/study.py $(DATA) --output benchmarks/study.jsonl
+
+# SOAK=minutes or hours also keeps the table in docs/reliability.md; SOAK=short is for every change.
+SOAK ?= minutes
+soak: $(READY)  ## measure every promise: bad files, kills, full disks, other machines (SOAK=short, minutes, hours)
+	$(BIN)/python benchmarks/soak --time $(SOAK) $(if $(filter short,$(SOAK)),,--write)
 
 clean:  ## remove everything that the other targets made
 	rm -rf $(VENV) $(VENV)-dist demo dist docs/_build docs/api docs/commands docs/gallery benchmarks/results .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

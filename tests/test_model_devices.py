@@ -8,16 +8,20 @@ import torch
 from PIL import Image
 
 import lmfcn
+from lmfcn.compute.encode import to_batch
 from lmfcn.data.image_form import ImageForm
 from lmfcn.explain.explanation import explain
 from lmfcn.explain.gallery import fingerprint_of
+from lmfcn.export.graph import to_exportable
 from lmfcn.maps.blocks import BlockMapper, MapSettings
 from lmfcn.maps.readers import View
 from lmfcn.predict.evaluation import evaluate_predictions
 from lmfcn.predict.stream import FilePredictor
+from lmfcn.training import frozen
 from pretend_device import DeviceMistakeError, pretended
 from random_models import random_images, random_model
 from small_model import fitted, gallery, quick, textures, three
+from small_trunk import SmallTrunk, trunk_classifier, trunk_images, with_channels
 
 CPU = torch.device("cpu")
 FORMS = [ImageForm(1, "uint8"), ImageForm(3, "uint16"), ImageForm(2, "float")]
@@ -151,3 +155,61 @@ def test_a_planted_mistake_is_found(mistake, message, ask):
         moved.networks.register_forward_hook(lambda *found: mistake(found[-1]))
         with pytest.raises(DeviceMistakeError, match=message):
             ask(moved, image)
+
+
+@pytest.mark.slow
+@on_devices
+@pytest.mark.parametrize("pixels", ["uint8", "uint16"])
+def test_training_behind_a_frozen_network_goes_on_there(name, near, pixels, tmp_path):
+    images, labels = trunk_images()
+    images, labels = with_channels(images, 1, pixels), labels
+    with pretended(name) as device:
+        there = quick(network=SmallTrunk(), device=device).fit(images, labels)
+        found = there.predict_proba(images)
+        np.testing.assert_allclose(there.model_.copied_to(CPU).predict_proba(images), found, atol=near)
+        there.save(tmp_path / "model.lmfcn")
+        loaded = lmfcn.load(tmp_path / "model.lmfcn", device, network=SmallTrunk())
+        np.testing.assert_allclose(loaded.predict_proba(images), found, atol=near)
+
+
+@on_devices
+def test_a_frozen_network_predicts_maps_and_knows_typicality_there(name, near):
+    model, images = trunk_classifier().model_, trunk_images()[0][:4]
+    image = np.tile(images[0], (3, 3))
+    expected = model.map(image, window=32, stride=16).probabilities
+    with pretended(name) as device:
+        moved = model.copied_to(device)
+        for found, wanted in zip(
+            moved.predict_with_typicality(images), model.predict_with_typicality(images), strict=True
+        ):
+            np.testing.assert_allclose(found, wanted, atol=near)
+        mapped = moved.map(image, window=32, stride=16).probabilities
+    np.testing.assert_allclose(mapped, expected, atol=max(near, 1e-6))
+
+
+@on_devices
+def test_a_model_there_is_exported_from_the_cpu(name, near):
+    """Not further: the translators pretend devices of their own."""
+    model, images = trunk_classifier().model_, trunk_images()[0][:4]
+    with pretended(name) as device:
+        exported = to_exportable(model.copied_to(device))
+    assert {tensor.device for tensor in exported.state_dict().values()} == {CPU}
+    np.testing.assert_allclose(exported.predict_proba(images), model.predict_proba(images), atol=near)
+
+
+PLANTED = {
+    "a forgotten move to the CPU": ("to_cpu_double", lambda tensor: tensor, r"\.numpy\(\) is not supported"),
+    "double precision": ("to_cpu_double", torch.Tensor.double, "float64, which MPS does not have"),
+    "images that stay here": ("to_batch", lambda images, _: to_batch(images, CPU), "mixes cpu and mps:0"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_mistake_planted_in_training_is_found(planted, monkeypatch):
+    function, mistake, message = PLANTED[planted]
+    images, labels = trunk_images()
+    images = with_channels(images, 1, "uint16")
+    monkeypatch.setattr(frozen, function, mistake)
+    with pretended("mps:0") as device, pytest.raises((DeviceMistakeError, RuntimeError), match=message):
+        quick(network=SmallTrunk(), device=device).fit(images, labels)

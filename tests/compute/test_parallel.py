@@ -1,7 +1,10 @@
 import os
+import signal
 import socket
+import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -109,6 +112,25 @@ def test_who_stops_asking_ends_the_processes(tmp_path, monkeypatch):
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_killed_process_leaves_neither_processes_nor_folders_behind(tmp_path):
+    code = (
+        "import os, signal, time\n"
+        "from lmfcn.compute.parallel import as_completed\n"
+        "from pieces_of_work import process_and_square\n"
+        "for _, (worker, _) in as_completed(process_and_square, iter(range(1000)), jobs=2):\n"
+        "    print(worker, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(sys.path)}
+    killed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    worker, end = int(killed.stdout), time.monotonic() + 60
+    while (os.path.exists(f"/proc/{worker}") or list(tmp_path.glob("lmfcn-*"))) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not os.path.exists(f"/proc/{worker}")
+    assert not list(tmp_path.glob("lmfcn-*"))
 
 
 def test_threads_are_what_was_asked_for():

@@ -296,6 +296,15 @@ def test_absurdly_large_images_are_refused_before_decoding(png, tmp_path):
         read_image(tmp_path / "deep.png")
 
 
+def test_more_pixels_than_the_bytes_can_hold_are_refused_before_decoding(tmp_path):
+    tifffile.imwrite(tmp_path / "a.tif", np.zeros((5000, 5000), np.uint8), compression="zstd", rowsperstrip=5000)
+    for read in (read_image, probe_image):
+        with pytest.raises(
+            TooManyPixelsError, match=r"claims 5000x5000 pixels in \d+ bytes, which cannot hold an image"
+        ):
+            read(tmp_path / "a.tif")
+
+
 def test_a_tiff_block_that_unpacks_to_more_than_its_pixels_is_refused(tmp_path):
     tifffile.imwrite(tmp_path / "good.tif", np.zeros((64, 64), np.uint8), compression="zlib")
     content = (tmp_path / "good.tif").read_bytes()

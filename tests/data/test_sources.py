@@ -108,6 +108,30 @@ def test_arrays_from_npz(tmp_path, random):
     assert collection.groups.tolist() == [1, 1, 2, 2]
 
 
+@pytest.mark.parametrize("name", ["labels.csv", "train.txt"])
+def test_tables_in_another_encoding_are_named(tmp_path, name):
+    (tmp_path / name).write_bytes("path,label\na.png,M\xf6bel\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=rf"{name} is not UTF-8 text \(byte 18\); save it with that encoding"):
+        open_collection(tmp_path)
+
+
+def test_a_table_that_is_no_csv_is_named(tmp_path):
+    (tmp_path / "labels.csv").write_text("path,label\na.png," + "x" * 200_000)
+    with pytest.raises(
+        ValueError, match=r"labels\.csv is not a readable table \(field larger .*\); save it as CSV again"
+    ):
+        open_collection(tmp_path)
+
+
+def test_a_damaged_archive_of_arrays_is_refused(tmp_path):
+    np.savez_compressed(tmp_path / "a.npz", X=np.arange(400).reshape(4, 10, 10))
+    content = bytearray((tmp_path / "a.npz").read_bytes())
+    content[60:90] = bytes([255]) * 30
+    (tmp_path / "a.npz").write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.npz is not a readable \.npz file"):
+        open_collection(tmp_path / "a.npz")
+
+
 def test_bad_npz_and_unknown_files(tmp_path):
     np.savez(tmp_path / "other.npz", pictures=np.zeros(3))
     with pytest.raises(ValueError, match=r"must hold an array 'images' or 'X', got \['pictures'\]"):

@@ -107,3 +107,11 @@ def test_a_killed_process_loses_nothing(tmp_path):
     with LabelTable(path) as table:
         assert {f"{number}.png" for number in range(20)} <= set(table.latest())
         assert len(table.problems) <= 1
+
+
+def test_a_table_that_is_no_csv_is_named(tmp_path):
+    (tmp_path / "labels.csv").write_text("path,label\na.png," + "x" * 200_000)
+    with pytest.raises(
+        ValueError, match=r"labels\.csv is not a readable table \(field larger .*\); save it as CSV again"
+    ):
+        LabelTable(tmp_path / "labels.csv")

@@ -83,6 +83,26 @@ def test_pictures_show_labels_in_their_places(request_grey):
         assert picture.height == 366
 
 
+@pytest.mark.parametrize("damage", [lambda _: b"", lambda old: old[:-100], lambda old: old[:300] + b"?" + old[301:]])
+def test_a_damaged_block_is_computed_again(request_grey, damage):
+    map_image(request_grey)
+    before = (request_grey.output / "probabilities.tif").read_bytes()
+    block = sorted((request_grey.output / "blocks").glob("block-*.npy"))[2]
+    block.write_bytes(damage(block.read_bytes()))
+    map_image(request_grey)
+    assert (request_grey.output / "probabilities.tif").read_bytes() == before
+
+
+def test_what_a_killed_process_left_unfinished_is_removed(request_grey):
+    map_image(request_grey)
+    before = sorted(request_grey.output.rglob("*"))
+    for name in ("labels.png.123.part", "map.json.45.part", "blocks/block-0-0.npy.6.part"):
+        (request_grey.output / name).write_bytes(b"half")
+    (request_grey.output / "mine.7.part").write_bytes(b"of somebody else")
+    map_image(request_grey)
+    assert sorted(request_grey.output.rglob("*")) == sorted([*before, request_grey.output / "mine.7.part"])
+
+
 def test_an_interrupted_map_goes_on(request_grey, monkeypatch):
     computed = []
 

@@ -54,6 +54,25 @@ def test_incomplete_lines_are_dropped(model, output, tail):
         assert [path for path, *_ in journal.rows()] == ["a.png", ODD, "c.png", "d.png"]
 
 
+def test_a_line_that_was_changed_is_dropped_with_those_behind_it(model, output):
+    path = output.with_name("rows.csv.part")
+    header, *lines = path.read_bytes().splitlines(keepends=True)
+    assert b"0." in lines[1]
+    path.write_bytes(b"".join([header, lines[0], lines[1].replace(b"0.", b"1.", 1), lines[2]]))
+    with Journal(output, model, PATHS, resume=True) as journal:
+        assert [name for name, *_ in journal.rows()] == ["a.png"]
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is always full")
+def test_a_full_disk_is_named_and_closing_does_not_hide_it(model, output):
+    with Journal(output, model, PATHS) as journal:
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, journal._file.fileno())
+        os.close(full)
+        with pytest.raises(OSError, match=r"No space left on device: '.*rows\.csv'"):
+            journal.add("a.png", np.ones(3))
+
+
 def test_another_model_is_refused_and_nothing_lost(model, output):
     before = output.with_name("rows.csv.part").read_bytes()
     model.write_bytes(b"other weights")

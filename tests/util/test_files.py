@@ -1,10 +1,12 @@
+import errno
 import os
 import subprocess
 import sys
 
 import pytest
 
-from lmfcn.util.files import LockFile, check_writable, create_folder, write_text
+from lmfcn.util import files
+from lmfcn.util.files import LockFile, atomic_path, check_writable, create_folder, write_text
 
 
 def test_an_error_names_the_file_that_the_user_knows(tmp_path):
@@ -15,6 +17,12 @@ def test_an_error_names_the_file_that_the_user_knows(tmp_path):
     with pytest.raises(ValueError, match=r"b\.txt is a folder; give the name of a file"):
         write_text(tmp_path / "b.txt", "text")
     assert [path.name for path in tmp_path.iterdir()] == ["b.txt"]
+
+
+def test_an_error_without_a_name_gets_that_of_the_file(tmp_path):
+    with pytest.raises(OSError, match=r"No space left on device: '.*a\.txt'"), atomic_path(tmp_path / "a.txt"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert not list(tmp_path.iterdir())
 
 
 def test_looking_whether_a_file_can_be_written_changes_nothing(tmp_path):
@@ -45,6 +53,16 @@ def test_folders_go_if_nothing_came_into_them(tmp_path):
 def _write_one_of_two(folder):
     write_text(folder / "kept.txt", "text")
     write_text(folder / "missing" / "lost.txt", "text")
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path, monkeypatch):
+    def refuse(path):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+
+    monkeypatch.setattr(files, "check_writable", refuse)
+    with pytest.raises(OSError, match="Read-only") as caught, create_folder(tmp_path / "out"):
+        pass
+    assert caught.value.filename == str(tmp_path / "out")
 
 
 def test_a_locked_file_is_refused_until_it_is_released(tmp_path):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lmfcn.benchmark.model_summary import ModelSummary, summary_path, write_summary
+from lmfcn.util.files import name_in_errors
 
 
 class RunKey(NamedTuple):
@@ -130,7 +131,7 @@ def append_run(path: Path, run: Run) -> None:
     values = asdict(replace(run, model_summary=None))
     del values["model_summary"]
     line = json.dumps(values, allow_nan=False) + "\n"
-    with path.open("ab+") as file:
+    with name_in_errors(path), path.open("ab+") as file:
         # A killed process may have left half a line; the new one must not become part of it.
         if file.tell() > 0:
             file.seek(-1, 2)

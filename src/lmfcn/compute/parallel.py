@@ -1,10 +1,13 @@
 """Run independent tasks in this process, in several worker processes, or on a dask cluster."""
 
 import asyncio
+import os
 import pickle
 import shutil
 import signal
 import tempfile
+import threading
+import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
@@ -28,6 +31,7 @@ N_TRIES = 3
 _LARGE_BYTES = 2**20
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _POLL_SECONDS = 5.0
+_SECONDS_BETWEEN_LOOKS = 1.0
 
 
 class LostWorkerError(RuntimeError):
@@ -311,7 +315,8 @@ class ProcessPool:
         if executor is None:
             # One executor per process: loky cancels all tasks of an executor when one of its processes dies.
             environment = dict.fromkeys(_THREAD_VARIABLES, str(self._n_threads))
-            executor = ProcessPoolExecutor(max_workers=1, initializer=_ignore_interrupts, env=environment)
+            about = os.getpid(), str(self._folder)
+            executor = ProcessPoolExecutor(1, initializer=_prepare_worker, initargs=about, env=environment)
         self._running[executor.submit(_run_from_folder, str(self._folder), argument)] = executor, argument, n_tries
 
     def _collect(self, future: Future[Any]) -> list[Finished]:
@@ -551,8 +556,17 @@ def _run_from_folder(folder: str, argument: Any) -> Any:
     return _run(_read_function(Path(folder)), argument)
 
 
-def _ignore_interrupts() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _prepare_worker(parent: int, folder: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process decides
+    threading.Thread(target=_end_with, args=(parent, folder), daemon=True).start()
+
+
+def _end_with(parent: int, folder: str) -> None:
+    """End this worker, and remove the pool's folder, when the main process was killed, which could not tell anybody."""
+    while os.getppid() == parent:
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(1)
 
 
 def _dask_packages() -> tuple[Any, Any]:

@@ -8,6 +8,7 @@ import io
 import logging
 import lzma
 import struct
+import warnings
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,14 @@ import numpy as np
 import tifffile
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from lmfcn.data.tiff_pages import open_tiff
+
 MAX_PIXELS = 175_000_000
 """Images with more pixels are refused before they are decoded: they may be decompression bombs."""
+
+_SMALL_IMAGE = 2**24
+_MOST_PIXELS_PER_BYTE = 5000
+"""Of larger images. Blank pages reach some thousands; a damaged header, or a bomb, claims far more."""
 
 _FORMATS = ("PNG", "JPEG", "TIFF", "BMP", "GIF", "WEBP", "PPM")
 """Formats that Pillow may read; others call external programs, which is unsafe for files from the internet."""
@@ -59,8 +66,12 @@ _OLD_JPEG = 6  # Pillow reads it
 _MAX_PADDING = 2  # a block may decode to this many times its number of pixels
 _ORIENTATION_TAG, _FIRST_TRANSPOSED = 274, 5
 
-# Do not print libpng's warnings about readable files; applications can add their own handler.
-logging.getLogger("imagecodecs").addHandler(logging.NullHandler())
+# What is wrong with a file is in our errors. Applications can add handlers of their own.
+for _library in ("imagecodecs", "PIL"):
+    logging.getLogger(_library).addHandler(logging.NullHandler())
+# Not around each call: these filters belong to the process, and files are read in several threads.
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning, module="PIL")
+warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.TiffImagePlugin")
 
 
 class ImageError(ValueError):
@@ -212,19 +223,21 @@ class _TooLargeError(Exception):
 def _decode(data: bytes, max_pixels: int) -> np.ndarray:
     if is_tiff(data):
         with io.BytesIO(data) as file:
-            _check_size(*tiff_shape(file)[:2], max_pixels)
+            _check_size(*tiff_shape(file)[:2], max_pixels, len(data))
             image = read_tiff(file)
         if image is not None:
             return image
     elif (shape := _deep_png_shape(data)) is not None:
-        _check_size(*shape[:2], max_pixels)
+        _check_size(*shape[:2], max_pixels, len(data))
         return np.ascontiguousarray(imagecodecs.png_decode(data)[..., : shape[2]])
     with Image.open(io.BytesIO(data), formats=_FORMATS) as picture:
-        _check_size(picture.height, picture.width, max_pixels)
+        _check_size(picture.height, picture.width, max_pixels, len(data))
         return _to_array(ImageOps.exif_transpose(picture))
 
 
 def _probe(file: Any, max_pixels: int) -> ImageInfo:
+    n_bytes = file.seek(0, 2)
+    file.seek(0)
     start = file.read(32)
     file.seek(0)
     if is_tiff(start):
@@ -240,7 +253,7 @@ def _probe(file: Any, max_pixels: int) -> ImageInfo:
             channels = 1 if mode in _GREY_MODES or (mode in _NATIVE_MODES and mode != "RGB") or mode == "I" else 3
             pixels = _NATIVE_MODES.get(mode, "uint16" if mode == "I" else "uint8")
             info = ImageInfo(height, width, channels, pixels, picture.format or "unknown")
-    _check_size(info.height, info.width, max_pixels)
+    _check_size(info.height, info.width, max_pixels, n_bytes)
     return info
 
 
@@ -256,9 +269,11 @@ def _deep_png_shape(start: bytes) -> tuple[int, int, int] | None:
     return None if channels is None else (height, width, channels)
 
 
-def _check_size(height: int, width: int, max_pixels: int) -> None:
+def _check_size(height: int, width: int, max_pixels: int, n_bytes: int) -> None:
     if height * width > max_pixels:
         raise _TooLargeError(f"claims {height}x{width} pixels, more than the {max_pixels} allowed")
+    if height * width > max(_SMALL_IMAGE, _MOST_PIXELS_PER_BYTE * n_bytes):
+        raise _TooLargeError(f"claims {height}x{width} pixels in {n_bytes} bytes, which cannot hold an image")
 
 
 def _to_array(picture: Image.Image) -> np.ndarray:
@@ -284,8 +299,7 @@ def is_tiff(start: bytes) -> bool:
 
 def tiff_shape(file: Any) -> tuple[int, int, int, str]:
     """Return height, width, channels and kind of pixels of a TIFF file, from its header."""
-    file.seek(0)
-    with tifffile.TiffFile(file) as tiff:
+    with open_tiff(file) as tiff:
         page, series = _first_page(tiff), tiff.series[0]
         sizes = dict(zip(series.axes, series.shape, strict=True))
         height, width = sizes.pop("Y"), sizes.pop("X")
@@ -299,9 +313,10 @@ def tiff_shape(file: Any) -> tuple[int, int, int, str]:
 
 def read_tiff(file: Any) -> np.ndarray | None:
     """Return the first image (height, width, channels) of an open TIFF file, or None if Pillow should read it."""
-    file.seek(0)
-    with tifffile.TiffFile(file) as tiff:
+    with open_tiff(file) as tiff:
         page, series = _first_page(tiff), tiff.series[0]
+        if page.is_tiled and page.tilewidth * page.tilelength > max(_SMALL_IMAGE, page.imagewidth * page.imagelength):
+            raise ValueError("a tile is larger than the image")
         if page.photometric not in _GREY_OR_COLOUR or page.compression == _OLD_JPEG:
             return None
         _check_blocks(file, series)

@@ -2,7 +2,6 @@
 
 import csv
 import re
-import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -169,7 +168,7 @@ def from_lists(paths: list[Path] | list[str], **options: Any) -> ImageCollection
     labels: list[str] = []
     split: list[str] = []
     for path in map(Path, paths):
-        for number, line in enumerate(path.read_text(encoding="utf-8-sig").splitlines(), start=1):
+        for number, line in enumerate(_read_text(path).splitlines(), start=1):
             if not line.strip():
                 continue
             label, separator, file = line.partition(";")
@@ -188,7 +187,8 @@ def from_npz(path: str | Path, *, group_column: str | None = None, **options: An
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as arrays:
             content = {name: arrays[name] for name in arrays.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+    # Of damaged archives, also errors of zlib, struct and tokenize.
+    except Exception as error:
         raise ValueError(f"{path} is not a readable .npz file of plain arrays ({error}).") from error
     images = content.get("images", content.get("X"))
     if images is None:
@@ -222,11 +222,21 @@ def _list_files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.glob("*.txt") if file.stem.lower() in _PART_OF_LIST)
 
 
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text (byte {error.start}); save it with that encoding.") from error
+
+
 def _read_table(path: Path) -> list[dict[str, str]]:
-    text = path.read_text(encoding="utf-8-sig")
+    text = _read_text(path)
     header = text.partition("\n")[0]
     separator = max("\t;,", key=header.count)
-    rows = list(csv.DictReader(text.splitlines(), delimiter=separator))
+    try:
+        rows = list(csv.DictReader(text.splitlines(), delimiter=separator))
+    except csv.Error as error:
+        raise ValueError(f"{path} is not a readable table ({error}); save it as CSV again.") from error
     if not rows:
         raise ValueError(f"{path} has no rows below its header.")
     return [{(key or "").strip().lower(): (value or "").strip() for key, value in row.items() if key} for row in rows]

@@ -155,7 +155,10 @@ class LabelTable:
             ) from error
         header = text.partition("\n")[0]
         self._separator = max(",;\t", key=header.count)
-        records = list(csv.reader(io.StringIO(text), delimiter=self._separator))
+        try:
+            records = list(csv.reader(io.StringIO(text, newline=""), delimiter=self._separator))
+        except csv.Error as error:
+            raise ValueError(f"{self.path} is not a readable table ({error}); save it as CSV again.") from error
         if not records:
             self._state = None
             return

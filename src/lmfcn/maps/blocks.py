@@ -4,6 +4,7 @@ import functools
 import hashlib
 import io
 import json
+import zlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -240,7 +241,7 @@ class BlockStore:
         """Return the blocks that are not computed yet, or with parts that could not be read."""
         if self.is_new:
             return self.blocks
-        return [block for block in self.blocks if self.missing(block) or not self._path(block).is_file()]
+        return [block for block in self.blocks if self.missing(block) or not self._is_sound(block)]
 
     def add(self, block: Box, result: BlockResult) -> None:
         """Store the result of a block."""
@@ -249,14 +250,14 @@ class BlockStore:
             write_text(missing, "\n".join(result.missing))
         content = io.BytesIO()
         np.save(content, result.probabilities, allow_pickle=False)
-        write_bytes(self._path(block), content.getvalue())
+        write_bytes(self._path(block), content.getvalue() + _checksum(content.getvalue()))
         if not result.missing:
             missing.unlink(missing_ok=True)
 
     def missing(self, block: Box) -> list[str]:
         """Return the sentences about parts of a block that could not be read."""
         path = self._path(block).with_suffix(".txt")
-        return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        return path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
 
     def read(self, windows: Box) -> np.ndarray:
         """Return the channels (rows, columns, n_channels) of some windows from all blocks that hold them."""
@@ -273,8 +274,19 @@ class BlockStore:
             raise ValueError("These windows are in no block.")
         return found
 
+    def _is_sound(self, block: Box) -> bool:
+        """Return whether the result of a block is there, complete and unchanged; else it is computed again."""
+        path = self._path(block)
+        content = path.read_bytes() if path.is_file() else b""
+        return bool(content) and content.endswith(_checksum(content[:-4]))
+
     def _path(self, block: Box) -> Path:
         return self._folder / f"block-{block.top}-{block.left}.npy"
+
+
+def _checksum(content: bytes) -> bytes:
+    """Return four bytes that follow an array in its file, where NumPy does not read them."""
+    return zlib.crc32(content).to_bytes(4, "little")
 
 
 def describe_map(model_path: Path, image_path: Path, settings: MapSettings, blocks: list[Box]) -> dict[str, Any]:
@@ -296,7 +308,7 @@ def describe_map(model_path: Path, image_path: Path, settings: MapSettings, bloc
 def _read_settings(path: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 

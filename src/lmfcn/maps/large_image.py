@@ -13,6 +13,7 @@ from PIL import Image
 from lmfcn.data.arrays import pixel_kind
 from lmfcn.data.framing import Color, to_color
 from lmfcn.data.image_files import read_image
+from lmfcn.data.tiff_pages import open_tiff
 from lmfcn.maps.texture_map import Box, tile_box
 
 _MICROMETRE = 5  # tifffile's code for this unit of resolution
@@ -32,7 +33,7 @@ _PLACEHOLDERS = (72, 96)  # dots per inch that programs write by default
 def micrometres_per_pixel(path: Path) -> float | None:
     """Return the side of a pixel of the finest level of a TIFF; None if it is unknown, or if the file is no TIFF."""
     try:
-        with tifffile.TiffFile(path) as tiff:
+        with open_tiff(path) as tiff:
             return read_micrometres(tiff)
     # Damaged metadata may raise anything; the pixels can still be read.
     except Exception:

@@ -19,7 +19,7 @@ from lmfcn.maps.geojson import label_regions, write_geojson
 from lmfcn.maps.large_image import LargeImage, resize_whole
 from lmfcn.maps.texture_map import Box, MapGrid
 from lmfcn.util.class_style import class_color
-from lmfcn.util.files import atomic_path, write_text
+from lmfcn.util.files import atomic_path, remove_unfinished, write_text
 
 _MOST_CLASSES = 250
 _UNLABELLED = {
@@ -342,6 +342,12 @@ def remove_outputs(output: Path) -> None:
     if (output / _LAST).is_file():
         for name in (_LAST, *_OTHERS):
             (output / name).unlink(missing_ok=True)
+
+
+def remove_unfinished_outputs(output: Path) -> None:
+    """Remove what a killed process left unfinished in the folder of a map."""
+    remove_unfinished(output, (_LAST, *_OTHERS))
+    remove_unfinished(output / "blocks", ("block-*", "settings.json"))
 
 
 def _write_regions(path: Path, finished: FinishedMap, image: LargeImage) -> None:

@@ -15,6 +15,7 @@ from lmfcn.data.arrays import pixel_kind
 from lmfcn.data.framing import describe_channels
 from lmfcn.data.image_files import ImageError, TooManyPixelsError, is_tiff, n_alpha, orientation, to_supported_pixels
 from lmfcn.data.image_form import ImageForm
+from lmfcn.data.tiff_pages import open_tiff
 from lmfcn.maps.large_image import (
     ColoredImage,
     ImageSize,
@@ -181,7 +182,7 @@ class TiledTiff(LargeImage):
 
 def _open_tiff(path: Path) -> tifffile.TiffFile:
     try:
-        return tifffile.TiffFile(path)
+        return open_tiff(path)
     except tifffile.TiffFileError as error:
         raise ValueError(f"{path} cannot be read as a TIFF ({error}); choose another reader.") from error
 
@@ -362,7 +363,7 @@ def _choose_reader(path: Path) -> str:
 
 def _needs_tiles(path: Path) -> bool:
     try:
-        with tifffile.TiffFile(path) as tiff:
+        with open_tiff(path) as tiff:
             page: Any = tiff.pages[0]
             large = page.imagewidth * page.imagelength > _SMALL
             return large or bool(page.is_tiled) or len(tiff.series[0].levels) > 1

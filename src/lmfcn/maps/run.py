@@ -19,7 +19,15 @@ from lmfcn.maps.blocks import (
     make_lost_block,
 )
 from lmfcn.maps.large_image import LargeImage
-from lmfcn.maps.outputs import LARGEST_PICTURE, N_STEPS, FinishedMap, make_legend, remove_outputs, write_outputs
+from lmfcn.maps.outputs import (
+    LARGEST_PICTURE,
+    N_STEPS,
+    FinishedMap,
+    make_legend,
+    remove_outputs,
+    remove_unfinished_outputs,
+    write_outputs,
+)
 from lmfcn.maps.readers import View, open_level, open_view, resolve_view
 from lmfcn.maps.texture_map import Box, MapGrid, scale_note
 from lmfcn.model import TextureModel
@@ -121,6 +129,7 @@ def map_image(
         announce(f"Note: {note}")
     try:
         with create_folder(request.output):
+            remove_unfinished_outputs(request.output)
             _compute(plan, request, jobs, scheduler, verbose=verbose)
             return _write(plan, request, verbose=verbose)
     except KeyboardInterrupt:

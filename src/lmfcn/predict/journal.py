@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -12,11 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from lmfcn.util.files import LockFile
+from lmfcn.util.files import LockFile, name_in_errors
 
 KIND = "lmfcn predictions"
-VERSION = 1
+VERSION = 2
+"""Format of the file. In version 1, lines had no checksum."""
 
+_DAMAGED = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""Errors of lines that were not written completely, or changed afterwards."""
 
 Row = tuple[str, np.ndarray, float | None]
 """A path, its probabilities (n_classes,), and its typicality if the model knows it."""
@@ -113,7 +117,7 @@ class Journal:
         for line in self._file:
             try:
                 (path, *_), line_folder = _parse_row(line)
-            except (ValueError, KeyError, TypeError):
+            except _DAMAGED:
                 break
             self._digests.append(_path_digest(line_folder or folder, path))
             end += len(line)
@@ -125,11 +129,14 @@ class Journal:
     def _check_header(self, line: bytes, header: dict[str, Any]) -> dict[str, Any]:
         """Return the header in the first line if it agrees with that of this run."""
         try:
-            found = json.loads(line)
-        except ValueError:
+            found = _parse_line(line)
+        except _DAMAGED:
             found = None
-        valid = isinstance(found, dict) and found.keys() == header.keys()
-        if not valid or any(found[name] != header[name] for name in ("kind", "version")):
+        if (
+            found is None
+            or found.keys() != header.keys()
+            or any(found[name] != header[name] for name in ("kind", "version"))
+        ):
             raise ValueError(f"{self.path} was not left by this version of lmfcn predict; remove it, or begin anew.")
         if found["model"] != header["model"]:
             raise ValueError(
@@ -144,8 +151,10 @@ class Journal:
         return found
 
     def _write(self, values: dict[str, object]) -> None:
-        self._file.write(json.dumps(values).encode() + b"\n")
-        self._file.flush()
+        line = json.dumps(values | {"check": _checksum(values)}).encode() + b"\n"
+        with name_in_errors(self._output):
+            while line:  # without a buffer, which would fail again when the file is closed
+                line = line[os.write(self._file.fileno(), line) :]
 
 
 def journal_path(output: str | Path) -> Path:
@@ -162,11 +171,21 @@ def journal_path(output: str | Path) -> Path:
 
 def _parse_row(line: bytes) -> tuple[Row, str | None]:
     """Return what was added, and the folder of relative paths if it differs from that of the header."""
-    if not line.endswith(b"\n"):
-        raise ValueError("The line is incomplete.")
-    values = json.loads(line)
+    values = _parse_line(line)
     probabilities = np.array(values["probabilities"], dtype=np.float64)
     return (values["path"], probabilities, values.get("typicality")), values.get("folder")
+
+
+def _parse_line(line: bytes) -> dict[str, Any]:
+    """Return the values of a complete line that nobody has changed."""
+    values: dict[str, Any] = json.loads(line)
+    if values.pop("check") != _checksum(values) or not line.endswith(b"\n"):
+        raise ValueError("The line is incomplete or was changed.")
+    return values
+
+
+def _checksum(values: dict[str, Any]) -> int:
+    return zlib.crc32(json.dumps(values).encode())
 
 
 def _absolute(folder: str, path: str) -> str:

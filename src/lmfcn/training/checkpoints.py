@@ -16,7 +16,7 @@ from lmfcn.method.anchors import LatentSpace
 from lmfcn.method.epoch import Callback, SelectedEpoch, Trained, Training
 from lmfcn.method.history import EpochRecord, History
 from lmfcn.method.kernel_svm import Decision
-from lmfcn.util.files import write_text
+from lmfcn.util.files import remove_unfinished, write_text
 from lmfcn.util.tensor_files import read_tensors, write_tensors
 
 Tensors = dict[str, Tensor]
@@ -161,9 +161,7 @@ class Checkpoints:
         if folder.exists() and not folder.is_dir():
             raise ValueError(f"checkpoint_dir must be a folder, but {folder} is a file.")
         folder.mkdir(parents=True, exist_ok=True)
-        for name in (_IDENTITY, _NETWORK.format("*")):
-            for unfinished in folder.glob(f"{name}.*.part"):
-                unfinished.unlink(missing_ok=True)
+        remove_unfinished(folder, (_IDENTITY, _NETWORK.format("*")))
         return cls(folder)
 
     def seed(self) -> int | None:

@@ -18,6 +18,7 @@ from lmfcn.compute.encode import (
     to_batch,
 )
 from lmfcn.compute.image_buffer import ImageBuffer
+from lmfcn.compute.resources import to_cpu_double, to_like
 from lmfcn.data.arrays import check_smallest_side
 from lmfcn.data.image_form import ImageForm
 from lmfcn.data.training_data import LabelledImages, TrainingData
@@ -109,11 +110,11 @@ def make_trunk(network: nn.Module, data: TrainingData, device: torch.device) -> 
     sums, squares, count = torch.zeros(()), torch.zeros(()), 0
     with torch.no_grad():
         for part in equal_size_batches(images, chosen, trunk.encoding_batch):
-            maps = trunk(to_batch(take(images, part), device))[trunk.trained_stage].double().cpu()
+            maps = to_cpu_double(trunk(to_batch(take(images, part), device))[trunk.trained_stage])
             count += maps.numel() // maps.shape[1]
             sums, squares = sums + maps.sum(dim=(0, 2, 3)), squares + maps.square().sum(dim=(0, 2, 3))
     variance = squares / count - (sums / count).square()
-    trunk.map_std.copy_(variance.clamp(min=_LEAST_STD**2).sqrt())
+    trunk.map_std.copy_(to_like(variance.clamp(min=_LEAST_STD**2).sqrt(), trunk.map_std))
     return trunk
 
 
@@ -121,7 +122,7 @@ def pixel_range(images: Images, chosen: np.ndarray, device: torch.device) -> tup
     """Return the values between which nearly all pixels lie: 16-bit images rarely use their whole range."""
     ends = []
     for part in equal_size_batches(images, chosen, 1):
-        values = to_batch(take(images, part), device).flatten().double().cpu().numpy()
+        values = to_cpu_double(to_batch(take(images, part), device).flatten()).numpy()
         ends.append(np.quantile(values, (0.001, 0.999)))
     low, high = (float(np.min(ends, axis=0)[0]), float(np.max(ends, axis=0)[1]))
     return (low, high) if high > low else (low, low + 1.0)

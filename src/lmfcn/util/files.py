@@ -3,7 +3,7 @@
 import errno
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -11,6 +11,7 @@ from typing import BinaryIO
 from filelock import FileLock, Timeout
 
 _NO_LOCK_ERRORS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def write_text(path: str | Path, text: str) -> None:
@@ -58,10 +59,11 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     given, path = path, Path(os.path.realpath(path))  # replaces the target of a link, not the link
     temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        with name_in_errors(given):
+            yield temporary
+            with temporary.open("rb") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
     except OSError as error:
         if error.filename == str(temporary):
             error.filename = str(given)  # the name that the user gave
@@ -69,6 +71,24 @@ def atomic_path(path: str | Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def remove_unfinished(folder: Path, names: Iterable[str]) -> None:
+    """Remove what killed processes left of files with these names, or patterns, that `atomic_path` was writing."""
+    for name in names:
+        for path in folder.glob(f"{name}.[0-9]*.part"):
+            path.unlink(missing_ok=True)
+
+
+@contextmanager
+def name_in_errors(path: str | Path) -> Iterator[None]:
+    """Add the name of the file to errors of writing to it, such as that of a full disk, which have none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno in _DISK_ERRORS:
+            error.filename = str(path)
+        raise
 
 
 def check_writable(path: str | Path) -> None:
@@ -91,12 +111,20 @@ def create_folder(path: str | Path) -> Iterator[Path]:
         raise ValueError(f"{path} is a file; give the name of a folder.")
     path.mkdir(parents=True, exist_ok=True)
     try:
-        check_writable(path / "lmfcn-was-here")
+        _check_writable_folder(path)
         yield path
     except BaseException:
         for folder in missing:
             with suppress(OSError):
                 folder.rmdir()
+        raise
+
+
+def _check_writable_folder(path: Path) -> None:
+    try:
+        check_writable(path / "lmfcn-was-here")
+    except OSError as error:
+        error.filename = str(path)  # the user knows nothing of the file
         raise
 
 

@@ -1,0 +1,1 @@
+"""Measures what the documentation promises, one row for each promise; `python benchmarks/soak --help`."""
