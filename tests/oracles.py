@@ -93,6 +93,22 @@ def contrast_loss(points, own: dict[int, list[int]], other: dict[int, list[int]]
     return sum(costs) / len(costs) if costs else 0.0
 
 
+def scatter_with_mirror_images(
+    points: list[Point], labels: list[int], differences: list[Point], share: float
+) -> list[list[float]]:
+    """The two covariances, within classes and between mirror images, each in units of its mean variance, added up."""
+    n_features = len(points[0])
+    within = within_class_covariance(points, labels)
+    between = [
+        [sum(d[a] * d[b] for d in differences) / len(differences) for b in range(n_features)] for a in range(n_features)
+    ]
+    units = [sum(matrix[a][a] for a in range(n_features)) / n_features for matrix in (within, between)]
+    return [
+        [(1 - share) * within[a][b] / units[0] + share * between[a][b] / units[1] for b in range(n_features)]
+        for a in range(n_features)
+    ]
+
+
 def within_class_covariance(points: list[Point], labels: list[int]) -> list[list[float]]:
     """Mean product of two coordinates' distances from the mean of the point's own class."""
     n_features = len(points[0])

@@ -296,6 +296,11 @@ class Recipe:
         return _resolved(self.refit_epochs, "refit_epochs")
 
     @property
+    def sees_mirror_images(self) -> bool:
+        """Whether whitening also sees what frozen networks make of mirror images: if they are of the same class."""
+        return self.whiten and self.augmentation != "none"
+
+    @property
     def n_passes(self) -> int:
         """`passes` as a number."""
         return _resolved(self.passes, "passes")

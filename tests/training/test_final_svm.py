@@ -16,9 +16,11 @@ from lmfcn.training.calibration import fit_inverse_temperature
 from lmfcn.training.final_svm import (
     C_FACTORS,
     GAMMA_FACTORS,
+    MIRRORED,
     NEVER_HELD_OUT,
     SHRINKAGE,
     SHRINKAGES,
+    Mirrored,
     SVMCandidate,
     cross_validate,
     fit_final_svm,
@@ -237,6 +239,58 @@ def test_whitened_latents_scatter_alike_in_all_directions(n_images, n_latents, s
     product = whitening @ shrunk @ whitening
     assert product.numpy() == pytest.approx(torch.eye(n_latents).numpy(), abs=5e-2 / shrinkage)  # three digits are kept
     assert torch.equal(whitening, whitening.T)
+
+
+def test_whitening_with_mirror_images_by_hand():
+    # A quarter of 0.4 and 1.6, three quarters of what mirror images differ by, all along the first axis: 2 and 0.
+    differences = torch.tensor([[3.0, 0.0], [-3.0, 0.0]], dtype=torch.float64)
+    found = within_class_whitening(POINTS, LABELS, shrinkage=0.5, differences=differences)
+    expected = torch.diag(torch.tensor([0.5 * 1.6 + 0.5, 0.5 * 0.4 + 0.5], dtype=torch.float64).rsqrt())
+    torch.testing.assert_close(found, expected, atol=1e-3, rtol=0)
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(8, 30), st.integers(1, 6), st.integers(1, 9), st.floats(0.3, 1.0), st.integers(0, 10**6))
+def test_whitening_with_mirror_images_agrees_with_its_slow_twin(n_images, n_latents, n_turned, shrinkage, seed):
+    latents, labels = drawn_whitening(n_images, n_latents, 2, seed)
+    differences = drawn_whitening(n_turned, n_latents, 1, seed + 1)[0]
+    whitening = within_class_whitening(latents, labels, shrinkage, differences)
+    scatter = oracles.scatter_with_mirror_images(latents.tolist(), labels.tolist(), differences.tolist(), MIRRORED)
+    shrunk = (1 - shrinkage) * torch.tensor(scatter, dtype=torch.float64) + shrinkage * torch.eye(n_latents)
+    product = whitening @ shrunk @ whitening
+    assert product.numpy() == pytest.approx(torch.eye(n_latents).numpy(), abs=5e-2 / shrinkage)
+
+
+@pytest.mark.parametrize("differences", [torch.zeros(3, 2), torch.zeros(0, 2)])
+def test_images_that_equal_their_mirror_images_change_nothing(differences):
+    plain, mirrored = (within_class_whitening(POINTS, LABELS, 0.5, given) for given in (None, differences))
+    torch.testing.assert_close(plain, mirrored, atol=1e-9, rtol=0)
+
+
+def test_mirror_images_count_alike_for_few_images_and_for_many():
+    latents, labels = drawn_whitening(20, 90, 2, 0)
+    differences = drawn_whitening(10, 90, 1, 1)[0]
+    few = within_class_whitening(latents, labels, 0.5, differences)
+    scatter = oracles.scatter_with_mirror_images(latents.tolist(), labels.tolist(), differences.tolist(), MIRRORED)
+    values, directions = torch.linalg.eigh(0.5 * torch.tensor(scatter, dtype=torch.float64) + 0.5 * torch.eye(90))
+    many = (directions * values.rsqrt()) @ directions.T
+    distances = [torch.cdist(found, found) for found in (latents.double() @ few, latents.double() @ many.double())]
+    torch.testing.assert_close(*distances, atol=2e-2, rtol=1e-2)
+
+
+def test_a_fold_is_whitened_without_the_mirror_images_of_its_own_images():
+    latents, labels = drawn(60, 3)
+    turned = latents[::3] + 0.1
+    folds = torch.arange(60) % 5
+    mirrored = Mirrored(torch.arange(0, 60, 3), turned)
+    recipe = Recipe()
+    found = fit_final_svm(latents, labels, folds, recipe, svm_candidates(recipe), mirrored).held_out_scores
+    changed = turned.clone()
+    changed[0, 0] += 100.0  # the mirror image of image 0, which is in fold 0
+    mirrored = Mirrored(torch.arange(0, 60, 3), changed)
+    other = fit_final_svm(latents, labels, folds, recipe, svm_candidates(recipe), mirrored).held_out_scores
+    assert torch.equal(found[folds == 0], other[folds == 0])
+    assert not torch.equal(found[folds == 1], other[folds == 1])
 
 
 def test_units_do_not_matter():

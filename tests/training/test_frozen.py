@@ -10,12 +10,17 @@ from lmfcn.compute import image_buffer
 from lmfcn.compute.encode import encode
 from lmfcn.compute.image_buffer import ImageBuffer
 from lmfcn.data.collection import ImageCollection
-from lmfcn.training.frozen import describe
+from lmfcn.data.training_data import check_training_data
+from lmfcn.training.frozen import MOST_MIRRORED, describe, start_from
 from lmfcn.util.tensor_files import FileError
 from small_model import quick
 from small_trunk import SmallTrunk, trunk_classifier, trunk_images, with_channels
 
 CPU = torch.device("cpu")
+
+
+def training_data(images, labels):
+    return check_training_data(images, labels, None, None, 0.2, np.random.default_rng(0))
 
 
 def test_the_fit_repeats_bit_for_bit():
@@ -35,6 +40,31 @@ def test_features_are_the_means_and_deviations_of_all_stages():
     np.testing.assert_allclose(features[3], np.concatenate(expected), rtol=1e-4, atol=1e-5)
     expected = (stages[0] / model.trunk.map_std[:, None, None])[0].permute(1, 2, 0)
     np.testing.assert_allclose(maps[3], expected, rtol=2e-3, atol=2e-3)
+
+
+def test_mirror_images_are_described_as_images_that_were_turned_before():
+    images, _ = trunk_images()
+    model, chosen = trunk_classifier().model_, np.array([1, 4, 5])
+    turned = np.stack([images[1][:, ::-1], images[4][::-1], images[5][:, ::-1]])[..., None]
+    expected = describe(model.trunk, turned, CPU)
+    for found, wanted in zip(
+        describe(model.trunk, images[..., None], CPU, chosen, mirrored=True), expected, strict=True
+    ):
+        np.testing.assert_allclose(np.asarray(found), np.asarray(wanted), rtol=2e-3, atol=2e-3)
+    found = encode(model.networks, images[..., None], CPU, chosen, mirrored=True)
+    torch.testing.assert_close(found, encode(model.networks, turned, CPU), rtol=1e-4, atol=1e-4)
+
+
+def test_without_augmentation_mirror_images_do_not_count():
+    images, labels = trunk_images()
+    recipe = Recipe(augmentation="none")
+    assert not recipe.sees_mirror_images
+    assert Recipe().sees_mirror_images
+    start = start_from(SmallTrunk(), training_data(images, labels), CPU, mirrored=recipe.sees_mirror_images)
+    assert start.features.mirrored is start.data.train.mirrored is None
+    start = start_from(SmallTrunk(), training_data(images, labels), CPU, mirrored=True)
+    n_turned = min(MOST_MIRRORED, len(start.data.train))
+    assert len(start.features.mirrored) == len(start.data.train.mirrored) == n_turned
 
 
 def test_latents_of_the_model_are_those_that_the_svm_was_fitted_on():

@@ -155,9 +155,9 @@ def watched(monkeypatch):
     asked = []
     for name in ("cross_validate", "fit_final_svm"):
 
-        def watch(whole, latents, labels, folds, recipe, rules):
+        def watch(whole, latents, labels, folds, recipe, rules, mirrored):
             asked.append((labels, rules))
-            return whole(latents, labels, folds, recipe, rules)
+            return whole(latents, labels, folds, recipe, rules, mirrored)
 
         monkeypatch.setattr(fitting, name, partial(watch, getattr(fitting, name)))
     return asked

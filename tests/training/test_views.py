@@ -18,6 +18,7 @@ from lmfcn.method.backpropagation import random_crops
 from lmfcn.method.history import TrainingError
 from lmfcn.recipe import Recipe
 from lmfcn.training.fit import _choose_description, make_options
+from lmfcn.training.frozen import Beside
 from lmfcn.training.views import (
     SMALLEST_REDUCED_SIDE,
     View,
@@ -223,23 +224,13 @@ def test_the_choice_of_standard_deviations_is_carried_through(random):
     assert np.array_equal(chosen.predict_proba(images), same.predict_proba(images))
 
 
-class TwoMoments:
-    """A stand-in for what untrained networks say of images."""
-
-    def __init__(self, latents):
-        self.latents = torch.from_numpy(latents).float()
-
-    def of_parts(self, n_parts):  # noqa: ARG002
-        return self.latents
-
-
 @pytest.mark.parametrize("told_by", [0, 1])
 def test_the_description_that_tells_the_classes_apart_is_chosen(random, told_by):
     images = random.integers(0, 256, (40, 16, 16), dtype=np.uint8)
     labels = np.arange(40) % 2
     data = check_training_data(images, labels, None, None, 0.0, random)
     noise, told = random.normal(size=(40, 3)), random.normal(size=(40, 3)) + 3 * data.train.numbers[:, None]
-    candidates = [TwoMoments(told if number == told_by else noise) for number in range(2)]
+    candidates = [Beside(torch.from_numpy(told if number == told_by else noise).float(), None) for number in range(2)]
     options = make_options(Recipe(), data, None, seed=0, device="cpu", n_jobs=1, callbacks=(), verbose=False)
     assert _choose_description(candidates, data, options)[0] == told_by
 

@@ -116,18 +116,39 @@ def scale_pixels(images: Tensor) -> Tensor:
     return batch if full_scale is None else batch / full_scale
 
 
-def encode(network: nn.Module, images: Images, device: torch.device, positions: np.ndarray | None = None) -> Tensor:
+def encode(
+    network: nn.Module,
+    images: Images,
+    device: torch.device,
+    positions: np.ndarray | None = None,
+    *,
+    mirrored: bool = False,
+) -> Tensor:
     """Return the latents *T* (n, latent_dim) of images (n, h, w, c), or of those at rising positions.
 
-    The network is left in eval mode.
+    With `mirrored`, those of their mirror images. The network is left in eval mode.
     """
     folded = fold_batch_norm(network.eval())
     positions = np.arange(len(images)) if positions is None else positions
     parts = equal_size_batches(images, positions, encoding_batch(network, images, device))
     with torch.no_grad():
-        encoded = torch.cat([_latents(folded, to_batch(take(images, part), device)) for part in parts])
+        batches = ((part, to_batch(take(images, part), device)) for part in parts)
+        turned = (mirror(batch, np.searchsorted(positions, part)) if mirrored else batch for part, batch in batches)
+        encoded = torch.cat([_latents(folded, batch) for batch in turned])
     order = np.argsort(np.concatenate(parts))  # mixed sizes come size by size
     return encoded[torch.from_numpy(order).to(device)]
+
+
+def mirror(batch: Tensor, positions: np.ndarray) -> Tensor:
+    """Return the mirror images of a batch (b, c, h, w): upside down at odd positions, else left to right.
+
+    Examples
+    --------
+    >>> mirror(torch.arange(8).reshape(2, 1, 2, 2), np.array([0, 1])).tolist()
+    [[[[1, 0], [3, 2]]], [[[6, 7], [4, 5]]]]
+    """
+    odd = torch.from_numpy(positions % 2 == 1).to(batch.device)[:, None, None, None]
+    return torch.where(odd, batch.flip(2), batch.flip(3))
 
 
 def _latents(network: nn.Module, batch: Tensor) -> Tensor:

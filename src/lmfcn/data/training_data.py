@@ -86,7 +86,8 @@ class LabelledImages:
     """Images (n, h, w, c) with their class numbers (n,), their groups (n,) or None, and their positions (n,) in X.
 
     The positions of validation images that were given separately follow those of X. Their perceptual hashes (n, 5) are
-    kept if they were needed before. If `images` are only parts of larger ones, `whole` are these.
+    kept if they were needed before. If `images` are only parts of larger ones, `whole` are these. If they are maps of a
+    frozen network, `mirrored` may be those of the mirror images of some, at even distances.
     """
 
     images: LoadedImages
@@ -95,6 +96,7 @@ class LabelledImages:
     positions: np.ndarray
     hashes: np.ndarray | None = None
     whole: LoadedImages | None = None
+    mirrored: LoadedImages | None = None
 
     def __len__(self) -> int:
         return len(self.numbers)

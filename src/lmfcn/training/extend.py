@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from lmfcn.compute.encode import encode, evenly_spaced
 from lmfcn.compute.resources import check_kernel_memory
 from lmfcn.data.arrays import check_labels
 from lmfcn.data.image_form import LoadedImages, as_collection
@@ -19,8 +20,9 @@ from lmfcn.method.history import TrainingWarning
 from lmfcn.method.kernel_svm import balanced_accuracy, class_numbers
 from lmfcn.model import TextureModel
 from lmfcn.recipe import Recipe
-from lmfcn.training.final_svm import NEVER_HELD_OUT, SHRINKAGES, FinalSVM, fit_final_svm, svm_candidates
+from lmfcn.training.final_svm import NEVER_HELD_OUT, SHRINKAGES, FinalSVM, Mirrored, fit_final_svm, svm_candidates
 from lmfcn.training.fit import N_FOLDS, calibrated, keep_every_class
+from lmfcn.training.frozen import MOST_MIRRORED
 
 FEWEST_TO_CALIBRATE = 30
 """With fewer new images that could be held out, the calibration stays that of the model."""
@@ -50,7 +52,8 @@ def extend(model: TextureModel, X_new: Any, y_new: Any, X: Any, y: Any, groups: 
     latents = torch.cat([model.latents(images.known), model.latents(images.new)])
     labels = torch.from_numpy(images.numbers).to(latents.device)
     folds = torch.from_numpy(_folds(images, groups)).to(latents.device)
-    final = fit_final_svm(latents, labels, folds, recipe, _rules(model, recipe, images))
+    mirrored = _mirror_images(model, images.known) if recipe.sees_mirror_images else None
+    final = fit_final_svm(latents, labels, folds, recipe, _rules(model, recipe, images), mirrored)
     decision, calibration = calibrated(final, labels, recipe.prior_shift, held_out=True)
     if len(final.held_out) < FEWEST_TO_CALIBRATE:
         calibration = model.calibration
@@ -59,6 +62,15 @@ def extend(model: TextureModel, X_new: Any, y_new: Any, X: Any, y: Any, groups: 
     if due := record["extended"]["training_due"]:
         warnings.warn(f"A full training is due: {due}", TrainingWarning, stacklevel=3)
     return extended
+
+
+def _mirror_images(model: TextureModel, images: LoadedImages) -> Mirrored | None:
+    """Return the latents of the mirror images of some images, as a fit with a frozen network does."""
+    if model.trunk is None:
+        return None
+    chosen = evenly_spaced(len(images), MOST_MIRRORED)
+    latents = encode(model.networks, images, model.device, chosen, mirrored=True)
+    return Mirrored(torch.from_numpy(chosen).to(latents.device), latents)
 
 
 def _check(model: TextureModel, X_new: Any, y_new: Any, X: Any, y: Any) -> _Images:

@@ -1,9 +1,9 @@
 """The final SVM on the latents of the trained networks, with within-class whitening."""
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,7 +36,13 @@ N_DIRECTIONS = 64
 """So many directions are kept, or two for each class if that is more: the others hold a few percent of the spread."""
 
 
-def within_class_whitening(latents: Tensor, labels: Tensor, shrinkage: float = SHRINKAGE) -> Tensor:
+MIRRORED = 0.75
+"""Share of the scatter that comes from mirror images, where they are known."""
+
+
+def within_class_whitening(
+    latents: Tensor, labels: Tensor, shrinkage: float = SHRINKAGE, differences: Tensor | None = None
+) -> Tensor:
     """Return the matrix (phi, k) behind which images of one class scatter about alike in all directions.
 
     The inverse square root of the within-class covariance, of which a share `shrinkage` is replaced by a multiple of
@@ -52,6 +58,9 @@ def within_class_whitening(latents: Tensor, labels: Tensor, shrinkage: float = S
         Their classes 0, 1, ...
     shrinkage : float
         From 0, which trusts the covariance, to 1, which takes all directions as equal.
+    differences : Tensor (m, phi), optional
+        Latents of mirror images minus those of their images. They tell nothing about classes either, and few images
+        are enough to measure them.
 
     Examples
     --------
@@ -64,15 +73,13 @@ def within_class_whitening(latents: Tensor, labels: Tensor, shrinkage: float = S
             [0.0000, 1.5800]])
     """
     precise, classes = to_cpu_double(latents), labels.cpu()
-    if _are_few(latents, classes):
-        return ScatterOfFew(precise, classes).whitening(shrinkage, latents)
-    identity = torch.eye(latents.shape[1], dtype=torch.float64)
-    covariance = within_class_covariance(precise, classes)
-    variance = covariance.diagonal().mean()
-    whitening = identity
-    if variance > _ROUNDING * precise.var(dim=0, correction=0).mean():
+    if _are_few(latents, classes, differences):
+        return ScatterOfFew(precise, classes, differences).whitening(shrinkage, latents)
+    whitening = identity = torch.eye(latents.shape[1], dtype=torch.float64)
+    scatter = _scatter(precise, classes, differences)
+    if len(scatter):
         # The smallest variance is the identity's share, so nothing is divided by a number near zero.
-        whitening = _inverse_root((1 - shrinkage) * covariance / variance + shrinkage * identity)
+        whitening = _inverse_root((1 - shrinkage) * scatter.T @ scatter + shrinkage * identity)
     n_most = _most_directions(classes)
     if n_most < len(identity):
         whitening = whitening @ _widest(precise @ whitening, n_most)
@@ -92,12 +99,28 @@ def _around_class_means(latents: Tensor, labels: Tensor) -> Tensor:
     return latents - means[labels]
 
 
+def _scatter(latents: Tensor, labels: Tensor, differences: Tensor | None) -> Tensor:
+    """Return rows (m, phi) whose products add up to the covariance of what is to count little, of mean variance 1.
+
+    These are differences to the class means, and those to mirror images; no rows if all of them are zero.
+    """
+    parts = [(1.0, _around_class_means(latents, labels))]
+    if differences is not None and len(differences):
+        parts = [(1 - MIRRORED, parts[0][1]), (MIRRORED, to_cpu_double(differences))]
+    least = _ROUNDING * latents.var(dim=0, correction=0).mean()
+    parts = [(share, rows) for share, rows in parts if rows.square().mean() > least]
+    total = sum(share for share, _ in parts)
+    scaled = [(share / total / len(rows) / rows.square().mean()).sqrt() * rows for share, rows in parts]
+    return torch.cat(scaled) if scaled else latents[:0]
+
+
 def _most_directions(labels: Tensor) -> int:
     return max(N_DIRECTIONS, 2 * (int(labels.max()) + 1))
 
 
-def _are_few(latents: Tensor, labels: Tensor) -> bool:
-    return max(len(latents), _most_directions(labels)) < latents.shape[1]
+def _are_few(latents: Tensor, labels: Tensor, differences: Tensor | None) -> bool:
+    n_rows = len(latents) + (0 if differences is None else len(differences))
+    return max(n_rows, _most_directions(labels)) < latents.shape[1]
 
 
 class ScatterOfFew:
@@ -111,17 +134,18 @@ class ScatterOfFew:
     latents : Tensor (n, phi)
         In double precision.
     labels : Tensor (n,)
+    differences : Tensor (m, phi), optional
+        To mirror images.
     """
 
-    def __init__(self, latents: Tensor, labels: Tensor) -> None:
+    def __init__(self, latents: Tensor, labels: Tensor, differences: Tensor | None = None) -> None:
         self._n_most = _most_directions(labels)
-        around = _around_class_means(latents, labels) / math.sqrt(len(latents))
-        self._variance = around.square().sum() / latents.shape[1]
-        self._is_none = bool(self._variance <= _ROUNDING * latents.var(dim=0, correction=0).mean())
-        squares, left = torch.linalg.eigh(around @ around.T)
-        held = squares > _ROUNDING * squares[-1]
+        scatter = _scatter(latents, labels, differences)
+        self._is_none = len(scatter) == 0
+        squares, left = torch.linalg.eigh(scatter @ scatter.T)
+        held = squares > _ROUNDING * squares.amax() if len(squares) else squares > 0
         self._squares = squares[held]
-        self._directions = around.T @ (left[:, held] * self._squares.rsqrt())
+        self._directions = scatter.T @ (left[:, held] * self._squares.rsqrt())
 
     def whitening(self, shrinkage: float, latents: Tensor) -> Tensor:
         """Return the matrix (phi, k) of `within_class_whitening` for these latents."""
@@ -138,7 +162,7 @@ class ScatterOfFew:
         if self._is_none:
             return rows
         rest = shrinkage**-0.5
-        factors = ((1 - shrinkage) * self._squares / self._variance + shrinkage).rsqrt() - rest
+        factors = ((1 - shrinkage) * self._squares + shrinkage).rsqrt() - rest
         return rest * rows + (rows @ self._directions * factors) @ self._directions.T
 
 
@@ -230,6 +254,13 @@ def grid(rule: SVMCandidate, c_factors: Sequence[float], gamma_factors: Sequence
     ]
 
 
+class Mirrored(NamedTuple):
+    """Latents (m, phi) of the mirror images of those images whose rows (m,) are given."""
+
+    rows: Tensor
+    latents: Tensor
+
+
 @dataclass(frozen=True)
 class FinalSVM:
     """The decision of a finished model.
@@ -258,7 +289,12 @@ class FinalSVM:
 
 
 def fit_final_svm(
-    latents: Tensor, labels: Tensor, folds: Tensor, recipe: Recipe, candidates: Sequence[SVMCandidate]
+    latents: Tensor,
+    labels: Tensor,
+    folds: Tensor,
+    recipe: Recipe,
+    candidates: Sequence[SVMCandidate],
+    mirrored: Mirrored | None = None,
 ) -> FinalSVM:
     """Fit the SVM on all latents, after cross-validation that scores every image of a fold.
 
@@ -276,8 +312,10 @@ def fit_final_svm(
         Tell whether latents are standardised, and their gamma.
     candidates : sequence of SVMCandidate
         Of these the one under which the held-out classes are most likely.
+    mirrored : Mirrored, optional
+        Latents of mirror images, for whitening.
     """
-    spaces = _Spaces(latents, labels, recipe)
+    spaces = _Spaces(latents, labels, recipe, mirrored)
     rule, scores = spaces.choose(candidates, folds)
     space = spaces.of(rule)
     gamma = space.gamma * rule.gamma_factor
@@ -288,10 +326,15 @@ def fit_final_svm(
 
 
 def cross_validate(
-    latents: Tensor, labels: Tensor, folds: Tensor, recipe: Recipe, candidates: Sequence[SVMCandidate]
+    latents: Tensor,
+    labels: Tensor,
+    folds: Tensor,
+    recipe: Recipe,
+    candidates: Sequence[SVMCandidate],
+    mirrored: Mirrored | None = None,
 ) -> tuple[SVMCandidate, Tensor]:
     """Return what `fit_final_svm` would choose, and the scores of the held-out images, without the last fit."""
-    return _Spaces(latents, labels, recipe).choose(candidates, folds)
+    return _Spaces(latents, labels, recipe, mirrored).choose(candidates, folds)
 
 
 @dataclass(frozen=True)
@@ -307,8 +350,8 @@ class _Space:
 class _Spaces:
     """Latents as candidates see them: standardised by all images, or whitened by those that may be learnt from."""
 
-    def __init__(self, latents: Tensor, labels: Tensor, recipe: Recipe) -> None:
-        self._latents, self._labels, self._recipe = latents, labels, recipe
+    def __init__(self, latents: Tensor, labels: Tensor, recipe: Recipe, mirrored: Mirrored | None = None) -> None:
+        self._latents, self._labels, self._recipe, self._mirrored = latents, labels, recipe, mirrored
         self._plain: _Space | None = None
         self._last: tuple[float, Tensor] | None = None
         self._scatters: dict[bytes, ScatterOfFew] = {}
@@ -361,8 +404,9 @@ class _Spaces:
         known = self._latents[rows]
         scale = latent_scale(known, standardize=recipe.standardize)
         if shrinkage is not None:
-            classes = self._labels[rows]
-            scale = replace(scale, whitening=self._whitening(scale.apply(known), classes, shrinkage, part))
+            differences = self._differences(scale, part)
+            whitening = self._whitening(scale.apply(known), self._labels[rows], shrinkage, part, differences)
+            scale = replace(scale, whitening=whitening)
         latents = scale.apply(self._latents)
         gamma = recipe.gamma
         if gamma == "scale":
@@ -371,13 +415,23 @@ class _Spaces:
             gamma = gamma_from_scale(measured if measured.var() > 0 else latents, recipe.gamma_factor)
         return _Space(scale, latents, squared_distances(latents), gamma)
 
-    def _whitening(self, latents: Tensor, labels: Tensor, shrinkage: float, part: Tensor | None) -> Tensor:
+    def _differences(self, scale: LatentScale, part: Tensor | None) -> Tensor | None:
+        """Return what images of a part differ by from their mirror images, where these are known."""
+        if self._mirrored is None:
+            return None
+        rows, turned = self._mirrored.rows, self._mirrored.latents
+        chosen = slice(None) if part is None else torch.isin(rows, part)
+        return scale.apply(turned[chosen]) - scale.apply(self._latents[rows[chosen]])
+
+    def _whitening(
+        self, latents: Tensor, labels: Tensor, shrinkage: float, part: Tensor | None, differences: Tensor | None
+    ) -> Tensor:
         """Return the whitening of a part; candidates that differ in their shrinkage share what takes long."""
-        if not _are_few(latents, labels):
-            return within_class_whitening(latents, labels, shrinkage)
+        if not _are_few(latents, labels, differences):
+            return within_class_whitening(latents, labels, shrinkage, differences)
         name = b"all" if part is None else part.cpu().numpy().tobytes()
         if name not in self._scatters:
-            self._scatters[name] = ScatterOfFew(to_cpu_double(latents), labels.cpu())
+            self._scatters[name] = ScatterOfFew(to_cpu_double(latents), labels.cpu(), differences)
         return self._scatters[name].whitening(shrinkage, latents)
 
 

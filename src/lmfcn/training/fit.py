@@ -41,6 +41,7 @@ from lmfcn.training.final_svm import (
     SHRINKAGE,
     SHRINKAGES,
     FinalSVM,
+    Mirrored,
     SVMCandidate,
     cross_validate,
     fit_final_svm,
@@ -57,6 +58,7 @@ from lmfcn.training.phases import (
     new_network,
     phase_title,
     refit,
+    side_by_side,
     train_held_out,
 )
 from lmfcn.training.views import (
@@ -381,7 +383,7 @@ def _describe(data: TrainingData, options: FitOptions) -> tuple[list[TextureFCN]
 
 def _start_frozen(data: TrainingData, network: nn.Module, options: FitOptions) -> _Start:
     recipe = options.recipe
-    frozen = start_from(network, data, options.device, verbose=options.verbose)
+    frozen = start_from(network, data, options.device, mirrored=recipe.sees_mirror_images, verbose=options.verbose)
     beside = frozen.features if recipe.keep_untrained else None
     form = replace(data.form, smallest_side=SMALLEST_SIDE)
     with step_progress("Preparing", visible=options.verbose):
@@ -416,6 +418,7 @@ def _choose_description(candidates: Sequence[Beside], data: TrainingData, option
         return 0, SHRINKAGE
     parts = [data.train, *([data.validation] if options.recipe.refit and data.validation is not None else [])]
     described = [features.of_parts(len(parts)) for features in candidates]
+    turned = [_mirrored(features.mirrored, len(data.train)) for features in candidates]
     if not all(bool(has_spread(latents.mean(dim=0), latents.std(dim=0)).any()) for latents in described):
         return 0, SHRINKAGE  # the first epoch will say that all images are alike
     numbers = np.concatenate([part.numbers for part in parts])
@@ -424,7 +427,10 @@ def _choose_description(candidates: Sequence[Beside], data: TrainingData, option
     labels = torch.from_numpy(numbers).to(options.device)
     weights = image_weights(options, labels)
     rules = [rule for value in SHRINKAGES for rule in svm_candidates(options.recipe, weights, value)]
-    found = [cross_validate(latents, labels, folds, options.recipe, rules) for latents in described]
+    found = [
+        cross_validate(latents, labels, folds, options.recipe, rules, mirrored)
+        for latents, mirrored in zip(described, turned, strict=True)
+    ]
     scores = torch.stack([held_out for _, held_out in found])
     chosen = select_most_likely(scores, labels[folds != NEVER_HELD_OUT]) if scores.shape[1] else 0
     return chosen, found[chosen][0].shrinkage
@@ -490,11 +496,12 @@ def _trained_networks(trained: Sequence[Trained], images: Images, options: FitOp
 
 @dataclass(frozen=True)
 class _EncodedImages:
-    """Latents, labels and positions in X of the images that the final SVM is fitted on."""
+    """Latents, labels and positions in X of the images that the final SVM is fitted on, with some mirror images."""
 
     latents: Tensor
     labels: Tensor
     positions: np.ndarray
+    mirrored: Mirrored | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -505,6 +512,7 @@ class _EncodedImages:
             torch.cat([self.latents, other.latents]),
             torch.cat([self.labels, other.labels]),
             np.concatenate([self.positions, other.positions]),
+            self.mirrored,
         )
 
 
@@ -516,7 +524,7 @@ def _final_svm(
     Its held-out scores are those of the validation images, if there are any.
     """
     random, data = np.random.default_rng([options.seed, 2]), start.data
-    train = _encoded(networks, data.train, options, start.features(validation=False))
+    train = _encoded_training(start, options, networks)
     if data.validation is None:
         return _fit(train, cross_validation_folds(data.train.numbers, random, data.train.groups), options), train
     validation = _encoded(networks, data.validation, options, start.features(validation=True))
@@ -543,17 +551,33 @@ def _refit_final_svm(
     Its parameters and held-out scores stay those from before: no image is left to judge new ones.
     """
     data = start.data
-    rows = _encoded(networks, data.train, options, start.features(validation=False))
+    rows = _encoded_training(start, options, networks)
     if data.validation is not None:
         rows = rows.concatenated(_encoded(networks, data.validation, options, start.features(validation=True)))
     again = _fit(rows, np.full(len(rows), NEVER_HELD_OUT), options, [final.rule])
     return replace(final, decision=again.decision, support=again.support), rows
 
 
+def _encoded_training(start: _Start, options: FitOptions, networks: Networks) -> _EncodedImages:
+    """Return the training images as `_encoded` does, with the mirror images."""
+    data, beside = start.data.train, start.beside
+    rows = _encoded(networks, data, options, start.features(validation=False))
+    if data.mirrored is None:
+        return rows
+    features = None if beside is None else beside.mirrored
+    latents = side_by_side(features, encode(networks, data.mirrored, options.device))
+    return replace(rows, mirrored=_mirrored(latents, len(data)))
+
+
+def _mirrored(latents: Tensor | None, n_images: int) -> Mirrored | None:
+    """Return latents of mirror images with the rows of their images, which lie at even distances."""
+    if latents is None:
+        return None
+    return Mirrored(torch.from_numpy(evenly_spaced(n_images, len(latents))).to(latents.device), latents)
+
+
 def _encoded(networks: Networks, data: LabelledImages, options: FitOptions, features: Tensor | None) -> _EncodedImages:
-    latents = encode(networks, data.images, options.device)
-    if features is not None:
-        latents = torch.cat([features, latents], dim=1)
+    latents = side_by_side(features, encode(networks, data.images, options.device))
     return _EncodedImages(latents, torch.from_numpy(data.numbers).to(options.device), data.positions)
 
 
@@ -562,7 +586,8 @@ def _fit(
 ) -> FinalSVM:
     if rules is None:
         rules = svm_candidates(options.recipe, image_weights(options, rows.labels), options.shrinkage)
-    return fit_final_svm(rows.latents, rows.labels, torch.from_numpy(folds).to(options.device), options.recipe, rules)
+    in_folds = torch.from_numpy(folds).to(options.device)
+    return fit_final_svm(rows.latents, rows.labels, in_folds, options.recipe, rules, rows.mirrored)
 
 
 def cross_validation_folds(

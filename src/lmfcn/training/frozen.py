@@ -13,6 +13,7 @@ from lmfcn.compute.encode import (
     equal_size_batches,
     evenly_spaced,
     image_sizes,
+    mirror,
     refresh_and_encode,
     take,
     to_batch,
@@ -26,16 +27,23 @@ from lmfcn.method.network import TextureFCN
 from lmfcn.networks.trunk import SMALLEST_SIDE, Trunk
 from lmfcn.util.progress import item_progress
 
+MOST_MIRRORED = 100
+"""Training images of which the mirror images are described too; more of them changed nothing."""
+
 _N_MEASURED = 32
 _LEAST_STD = 1e-6
 
 
 @dataclass(frozen=True)
 class Beside:
-    """Features (n, d) that the final SVM sees beside the trained latents, those of the validation images apart."""
+    """Features (n, d) that the final SVM sees beside the trained latents, those of the validation images apart.
+
+    `mirrored` (m, d) are the features of the mirror images of m training images at even distances, if they are known.
+    """
 
     train: Tensor
     validation: Tensor | None
+    mirrored: Tensor | None = None
 
     def of_parts(self, n_parts: int) -> Tensor:
         """Return the features of the training images alone (1), or of all images (2)."""
@@ -73,24 +81,31 @@ class FrozenStart:
     features: Beside
 
 
-def start_from(network: nn.Module, data: TrainingData, device: torch.device, *, verbose: bool = False) -> FrozenStart:
-    """Let all images go through a frozen network, once."""
+def start_from(
+    network: nn.Module, data: TrainingData, device: torch.device, *, mirrored: bool = False, verbose: bool = False
+) -> FrozenStart:
+    """Let all images go through a frozen network once; with `mirrored`, also the mirror images of some."""
     check_sizes(data.train.images)
     if data.validation is not None:
         check_sizes(data.validation.images)
     trunk = make_trunk(network, data, device)
-    train, maps = describe(trunk, data.train.images, device, verbose=verbose)
     form = ImageForm(trunk.stage_channels[trunk.trained_stage], "float")
-    described = replace(data, form=form, train=_with_images(data.train, maps))
+    features, maps = describe(trunk, data.train.images, device, verbose=verbose)
+    beside, train = Beside(features, None), _with_maps(data.train, maps)
+    if mirrored:
+        chosen = evenly_spaced(len(train), MOST_MIRRORED)
+        turned, turned_maps = describe(trunk, data.train.images, device, chosen, mirrored=True, verbose=verbose)
+        beside, train = replace(beside, mirrored=turned), _with_maps(train, maps, turned_maps)
+    described = replace(data, form=form, train=train)
     if data.validation is None:
-        return FrozenStart(trunk, described, Beside(train, None))
-    validation, maps = describe(trunk, data.validation.images, device, verbose=verbose)
-    described = replace(described, validation=_with_images(data.validation, maps))
-    return FrozenStart(trunk, described, Beside(train, validation))
+        return FrozenStart(trunk, described, beside)
+    features, maps = describe(trunk, data.validation.images, device, verbose=verbose)
+    described = replace(described, validation=_with_maps(data.validation, maps))
+    return FrozenStart(trunk, described, replace(beside, validation=features))
 
 
-def _with_images(part: LabelledImages, images: Images) -> LabelledImages:
-    return replace(part, images=images)  # type: ignore[arg-type]
+def _with_maps(part: LabelledImages, maps: Images, mirrored: Images | None = None) -> LabelledImages:
+    return replace(part, images=maps, mirrored=mirrored)  # type: ignore[arg-type]
 
 
 def check_sizes(images: Images) -> None:
@@ -128,18 +143,32 @@ def pixel_range(images: Images, chosen: np.ndarray, device: torch.device) -> tup
     return (low, high) if high > low else (low, low + 1.0)
 
 
-def describe(trunk: Trunk, images: Images, device: torch.device, *, verbose: bool = False) -> tuple[Tensor, Images]:
-    """Return the features (n, n_features) of images, and the maps of the trained stage as images (n, h, w, c)."""
-    batches = equal_size_batches(images, np.arange(len(images)), trunk.encoding_batch)
-    features = torch.empty(len(images), trunk.n_features, device=device)
-    sides = np.array([trunk.input_sides(int(height), int(width)) for height, width in image_sizes(images)])
+def describe(
+    trunk: Trunk,
+    images: Images,
+    device: torch.device,
+    positions: np.ndarray | None = None,
+    *,
+    mirrored: bool = False,
+    verbose: bool = False,
+) -> tuple[Tensor, Images]:
+    """Return the features (n, n_features) of images, and the maps of the trained stage as images (n, h, w, c).
+
+    Of all images or of those at rising positions; with `mirrored`, of their mirror images.
+    """
+    positions = np.arange(len(images)) if positions is None else positions
+    batches = equal_size_batches(images, positions, trunk.encoding_batch)
+    features = torch.empty(len(positions), trunk.n_features, device=device)
+    sizes = image_sizes(images)[positions]
+    sides = np.array([trunk.input_sides(int(height), int(width)) for height, width in sizes])
     store = ImageBuffer(sides, np.dtype(np.float16))
-    with torch.no_grad(), item_progress(trunk.name, len(images), visible=verbose) as advance:
+    with torch.no_grad(), item_progress(trunk.name, len(positions), visible=verbose) as advance:
         for part in batches:
-            stages = trunk(to_batch(take(images, part), device))
+            rows, pixels = np.searchsorted(positions, part), to_batch(take(images, part), device)
+            stages = trunk(mirror(pixels, rows) if mirrored else pixels)
             means = [TextureFCN.average(maps) for maps in trunk.feature_maps(stages, TextureFCN.average)]
-            features[torch.from_numpy(part).to(device)] = torch.cat(means, dim=1)
-            store.put(part, trunk.trained_maps(stages).permute(0, 2, 3, 1).half().cpu().numpy())
+            features[torch.from_numpy(rows).to(device)] = torch.cat(means, dim=1)
+            store.put(rows, trunk.trained_maps(stages).permute(0, 2, 3, 1).half().cpu().numpy())
             for _ in part:
                 advance()
     return features, store.as_images()

@@ -218,12 +218,13 @@ class _JudgeByFinalSVM:
 
     def __call__(self, latents: Tensor, validation_latents: Tensor, space: LatentSpace) -> Tensor:  # noqa: ARG002
         no_folds = torch.full_like(self.labels, NEVER_HELD_OUT)
-        features = _side_by_side(self.untrained, latents)
+        features = side_by_side(self.untrained, latents)
         decision = fit_final_svm(features, self.labels, no_folds, self.recipe, [self.rule]).decision
-        return decision.scores(_side_by_side(self.validation_untrained, validation_latents))
+        return decision.scores(side_by_side(self.validation_untrained, validation_latents))
 
 
-def _side_by_side(first: Tensor | None, second: Tensor) -> Tensor:
+def side_by_side(first: Tensor | None, second: Tensor) -> Tensor:
+    """Return features (n, d) and latents (n, phi) as (n, d + phi), or the latents alone."""
     return second if first is None else torch.cat([first, second], dim=1)
 
 
