@@ -24,8 +24,8 @@ from lmfcn.benchmark.runs import read_runs
 from lmfcn.benchmark.scheduler import Study
 from lmfcn.benchmark.tables import all_tables, difference_table
 from lmfcn.benchmark.tasks import TASKS, TUNED_ON
-from lmfcn.compute.resources import reuse_freed_memory
 from lmfcn.util.checks import check_choice, check_integer
+from lmfcn.util.memory import reuse_freed_memory
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -77,6 +77,17 @@ def test_arrays_and_files_give_the_same(collection):
     assert again.pixel_format() == collection.pixel_format() == (3, "uint8")
 
 
+def test_gaps_that_evicted_images_leave_are_returned_to_the_system(folder, monkeypatch):
+    released, image_bytes = [], 20 * 24 * 3
+    monkeypatch.setattr("lmfcn.data.image_store.release_freed_memory", lambda: released.append(True))
+    monkeypatch.setattr("lmfcn.data.image_store._RELEASE_BYTES", 3 * image_bytes - 1)
+    collection = ImageCollection(*folder, cache_bytes=2 * image_bytes)
+    for _ in range(3):
+        list(collection)
+    n_evicted = 3 * len(collection) - 2
+    assert len(released) == n_evicted // 3
+
+
 def test_images_are_decoded_late_and_remembered(folder, monkeypatch):
     reads = []
     from lmfcn.data import image_store as store

@@ -63,7 +63,6 @@ def audit(
     are their own errors. The exit code is 0 whatever is found.
     """
     CommandConsole(quiet).load_libraries()
-    from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.data.leaks import KEPT_TOGETHER, MAY_BE_SPLIT, find_duplicates
     from lmfcn.explain.audit import NamedAudit, latents_for_audit, write_audit_table
     from lmfcn.explain.audit import audit as audit_latents
@@ -71,6 +70,7 @@ def audit(
     from lmfcn.report import audit_report_writer
     from lmfcn.util.checks import check_choice
     from lmfcn.util.files import create_folder
+    from lmfcn.util.memory import reuse_freed_memory
 
     reuse_freed_memory()
     check_choice("--network", network, NETWORKS)

@@ -66,10 +66,10 @@ def compare(
     """
     from lmfcn.benchmark.comparison import Outcome, Request, prepare, write_results
     from lmfcn.benchmark.measure import DEFAULT_METHODS
-    from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.report import comparison_report_writer
     from lmfcn.util.checks import check_choice
     from lmfcn.util.files import create_folder
+    from lmfcn.util.memory import reuse_freed_memory
 
     reuse_freed_memory()
     check_choice("--color", color, ("keep", "grey", "rgb"))

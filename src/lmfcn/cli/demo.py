@@ -35,8 +35,8 @@ def demo(
     dimensions) and a CNN of the same architecture learn to distinguish two kinds of noise. Takes two to three minutes
     on two cores.
     """
-    from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.util.files import create_folder
+    from lmfcn.util.memory import reuse_freed_memory
 
     reuse_freed_memory()
     compute_with(context, threads)

@@ -59,9 +59,9 @@ def reproduce(
     """
     from lmfcn.benchmark.paper.reproduced_tables import Outcome, write_tables
     from lmfcn.benchmark.paper.reproduction import FIGURES, Request, prepare
-    from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.report import paper_figures_drawer, reproduction_report_writer
     from lmfcn.util.files import create_folder
+    from lmfcn.util.memory import reuse_freed_memory
 
     reuse_freed_memory()
     roots = {"BACH": bach, "BreaKHis": breakhis, "CRC": crc, "Salzburg": stex}

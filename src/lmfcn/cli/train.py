@@ -218,12 +218,12 @@ def train(
     """
     console = CommandConsole(quiet, as_json)
     console.load_libraries()
-    from lmfcn.compute.resources import reuse_freed_memory
     from lmfcn.networks.registry import NETWORKS
     from lmfcn.recipe import change, override
     from lmfcn.user_training import AUTO, Source, open_split
     from lmfcn.util.checks import check_choice
     from lmfcn.util.files import check_writable, create_folder
+    from lmfcn.util.memory import reuse_freed_memory
 
     del config  # its callback has read the file already
     reuse_freed_memory()

@@ -12,8 +12,12 @@ import numpy as np
 from lmfcn.data.arrays import pixel_kind
 from lmfcn.data.framing import Preprocessing, preprocess_image, size_after
 from lmfcn.data.image_files import ImageError, ImageInfo, probe_image, read_image
+from lmfcn.util.memory import release_freed_memory
 
 CACHE_BYTES = 2**30
+_RELEASE_BYTES = 2**28
+"""So many bytes leave the cache before the gaps that they leave in the heap are returned to the system."""
+
 _VALUE_BYTES = {"uint8": 1, "uint16": 2, "float": 4}  # by kind of pixels, as files are read
 Result = TypeVar("Result")
 
@@ -54,7 +58,7 @@ class ImageStore:
 
     def _clear(self) -> None:
         self._cache: OrderedDict[int, np.ndarray] = OrderedDict()
-        self._cached_bytes = 0
+        self._cached_bytes = self._evicted_bytes = 0
         self._infos: dict[int, ImageInfo] = {}
         self._lock = threading.Lock()
 
@@ -125,6 +129,11 @@ class ImageStore:
             while self._cached_bytes > self.cache_bytes:
                 _, oldest = self._cache.popitem(last=False)
                 self._cached_bytes -= oldest.nbytes
+                self._evicted_bytes += oldest.nbytes
+                del oldest
+            if self._evicted_bytes > _RELEASE_BYTES:
+                release_freed_memory()
+                self._evicted_bytes = 0
 
 
 def map_in_threads(function: Callable[[int], Result], numbers: Iterable[int]) -> Iterator[Result | ImageError]:

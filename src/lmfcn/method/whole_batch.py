@@ -25,8 +25,8 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import batch_norm
 
 from lmfcn.compute.encode import convolutions_in, joint_moments, mean_and_variance
-from lmfcn.compute.resources import release_freed_memory
 from lmfcn.method.network import TextureFCN
+from lmfcn.util.memory import release_freed_memory
 
 Pixels = Callable[[slice], Tensor]
 _WithSlope = tuple[Tensor, Tensor]
