@@ -17,7 +17,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from plain import plain_epoch, plain_network
 
 from lmfcn import LMFCNClassifier, make_gaussians
 from lmfcn.baselines.cnn import CNNClassifier
@@ -25,6 +24,7 @@ from lmfcn.compute.encode import convolutions_in, encode, has_bfloat16
 from lmfcn.method.epoch import Problem, Training
 from lmfcn.method.network import TextureFCN
 from lmfcn.recipe import Recipe
+from plain import plain_epoch, plain_network
 
 HERE = Path(__file__).parent
 CPU = torch.device("cpu")

@@ -4,6 +4,7 @@ import struct
 import zlib
 
 import numpy as np
+
 from soak.served import FORM, TOKEN, encode, form, raw_head
 
 
