@@ -99,6 +99,6 @@ def test_the_container_is_started_with_options_that_exist():
 def test_workflows_and_forms_can_be_read():
     yaml = pytest.importorskip("yaml")
     files = [*ROOT.glob(".github/**/*.yml"), ROOT / ".pre-commit-config.yaml"]
-    assert len(files) == 7
+    assert len(files) == 8
     read = {file.name: yaml.safe_load(file.read_text()) for file in files}
     assert read["tests.yml"]["jobs"]["tests"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]

@@ -168,6 +168,9 @@ def test_two_models_of_one_name_are_refused(fitted, tmp_path):
 def test_the_server_ends_with_its_terminal(fitted):
     process, terminal = pty.fork()
     if process == 0:
+        signal.signal(
+            signal.SIGHUP, signal.SIG_DFL
+        )  # the tests may run under nohup, which passes on that it is ignored
         os.execv(sys.executable, [sys.executable, "-m", "lmfcn", "serve", str(fitted.path), "--port", "0", "--quiet"])
     try:
         printed = b""
