@@ -15,7 +15,7 @@ from lmfcn.data.image_files import ImageError, ImageInfo, probe_image, read_imag
 from lmfcn.util.memory import release_freed_memory
 
 CACHE_BYTES = 2**30
-_RELEASE_BYTES = 2**28
+_RELEASE_BYTES = 2**25
 """So many bytes leave the cache before the gaps that they leave in the heap are returned to the system."""
 
 _VALUE_BYTES = {"uint8": 1, "uint16": 2, "float": 4}  # by kind of pixels, as files are read
