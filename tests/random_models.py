@@ -27,15 +27,15 @@ def random_model(
     poolings: tuple[str, ...] = ("all", "last"),
     *,
     deviations: bool = False,
+    correlations: bool = False,
     reductions: tuple[int, ...] | None = None,
 ) -> TextureModel:
     """A model whose support vectors are images as `random_images` gives them."""
     classes = np.asarray(classes)
     generator = torch.Generator().manual_seed(0)
+    moments = {"deviations": deviations, "correlations": correlations}
     networks = [
-        TextureFCN(
-            form.channels, 4, (6, 8), pooling=pooling, deviations=deviations, reduction=factor, generator=generator
-        )
+        TextureFCN(form.channels, 4, (6, 8), pooling=pooling, reduction=factor, generator=generator, **moments)
         for pooling, factor in zip(poolings, reductions or [1] * len(poolings), strict=True)
     ]
     size = (24, 24) if form.row_shape is None else form.row_shape[:2]

@@ -69,6 +69,7 @@ def test_versions_of_files_are_those_of_the_code():
         "model without a frozen network": model_file.VERSION,
         "model with a frozen network": model_file.VERSION_WITH_TRUNK,
         "model with scales or deviations": model_file.VERSION_WITH_SCALES,
+        "model with correlations": model_file.VERSION_WITH_CORRELATIONS,
         "gallery": gallery.VERSION,
         "features of `lmfcn label`": describe.VERSION,
         "checkpoint": checkpoints.VERSION,
@@ -125,7 +126,7 @@ def test_explain_prediction_example(tmp_path, capsys):
 def test_own_network_example(tmp_path, capsys):
     example = runpy.run_path(str(ROOT / "examples" / "own_network.py"))
     assert example["main"](tmp_path, n_per_class=10, size=32, epochs=1) > 0.8
-    assert "features of the network: 112" in capsys.readouterr().out
+    assert "features of the network: 420" in capsys.readouterr().out
     assert [path.name for path in tmp_path.iterdir()] == ["model.lmfcn"]
 
 

@@ -6,7 +6,7 @@ import torch
 
 import lmfcn
 from lmfcn import LMFCNClassifier, make_gaussians
-from lmfcn.model_file import KIND, VERSION, VERSION_WITH_SCALES, VERSION_WITH_TRUNK
+from lmfcn.model_file import KIND, VERSION, VERSION_WITH_CORRELATIONS, VERSION_WITH_SCALES, VERSION_WITH_TRUNK
 from lmfcn.util.tensor_files import FileError, read_tensors, write_tensors
 from some_training import classifier_of
 
@@ -117,8 +117,10 @@ def put_tensor(name, tensor):
         (put(["networks", "pooling"], ["last", "last"]), "parts of its decision do not fit"),
         (put(["networks", "deviations"], [False]), "does not describe each of its networks"),
         (put(["networks", "deviations"], {"0": False}), "does not describe each of its networks"),
-        (put(["networks", "deviations"], [False, 1]), r"unknown pooling, .*\[False, 1\]"),
+        (put(["networks", "deviations"], [False, 1]), r"unknown pooling, .*\[False, 1, False, False\]"),
         (put(["networks", "deviations"], [True, False]), "parts of its decision do not fit"),
+        (put(["networks", "correlations"], [True, False]), "correlations without standard deviations"),
+        (put(["networks", "correlations"], [False]), "does not describe each of its networks"),
         (put(["networks", "reduction"], 2), "does not describe each of its networks"),
         (put(["networks", "reduction"], [1, 0]), "reduction must be a whole number from 1 to 1024, but is 0"),
         (put(["networks", "reduction"], [2048, 1]), "reduction must be a whole number from 1 to 1024, but is 2048"),
@@ -127,7 +129,11 @@ def put_tensor(name, tensor):
         (put(["networks", "widths"], []), "weights of network 0 do not have the shapes"),
         (
             lambda values, _: values["networks"].update(
-                count=3, pooling=["all", "last", "last"], deviations=[False] * 3, reduction=[1] * 3
+                count=3,
+                pooling=["all", "last", "last"],
+                deviations=[False] * 3,
+                correlations=[False] * 3,
+                reduction=[1] * 3,
             ),
             "weights of network 2 do not have the shapes",
         ),
@@ -188,7 +194,9 @@ def test_a_file_with_wrong_content_is_refused_with_a_reason(saved, tmp_path, cha
 def test_files_say_the_earliest_version_that_knows_their_networks(saved, textures, tmp_path):
     values, _ = read_tensors(saved[1], KIND, VERSION)
     assert values["networks"]["deviations"] == [False, False]
-    quick(deviations=True).fit(*textures).save(tmp_path / "m")
+    quick(correlations=True).fit(*textures).save(tmp_path / "m")
+    read_tensors(tmp_path / "m", KIND, VERSION_WITH_CORRELATIONS)
+    quick(deviations=True, correlations=False).fit(*textures).save(tmp_path / "m")
     read_tensors(tmp_path / "m", KIND, VERSION_WITH_SCALES)
     with pytest.raises(FileError, match="version"):
         read_tensors(tmp_path / "m", KIND, VERSION, VERSION_WITH_TRUNK)
@@ -196,7 +204,8 @@ def test_files_say_the_earliest_version_that_knows_their_networks(saved, texture
 
 def test_a_file_of_an_earlier_version_is_read(saved, textures, tmp_path):
     def as_earlier(values, _):
-        del values["networks"]["deviations"], values["networks"]["reduction"]
+        for name in ("deviations", "correlations", "reduction"):
+            del values["networks"][name]
 
     model = lmfcn.load(edited(saved[1], tmp_path, as_earlier))
     assert np.array_equal(model.predict_proba(textures[0]), saved[0].predict_proba(textures[0]))

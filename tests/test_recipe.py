@@ -52,6 +52,7 @@ def test_the_default_recipe_by_hand():
         "first_filters": "decorrelated",
         "fixed_first": True,
         "deviations": "auto",
+        "correlations": "auto",
         "scales": 3,
         "crop_size": "auto",
         "keep_untrained": True,
@@ -103,6 +104,7 @@ def test_the_paper_recipe_is_the_paper_with_its_authors_constants():
         "first_filters": "random",
         "fixed_first": False,
         "deviations": False,
+        "correlations": False,
         "scales": 1,
         "crop_size": None,
         "keep_untrained": False,
@@ -206,6 +208,7 @@ CHOICES = {
     "optimizer": "'adamw', 'adadelta'",
     "precision": "'auto', 'float32', 'bfloat16'",
     "deviations": "'auto', True, False",
+    "correlations": "'auto', True, False",
     **dict.fromkeys(
         (
             "fixed_first",
@@ -402,3 +405,26 @@ def test_change_refuses_unknown_values_by_name():
         change("default", {"view": "none", "weight": 1})
     with pytest.raises(ValueError, match="head_weight must be a number at least 0, got None"):
         change("default", {"head_weight": None})
+
+
+def test_correlations_need_deviations():
+    assert refused(correlations=True, deviations=False) == (
+        "correlations=True needs the standard deviations too, got deviations=False; leave one of them out."
+    )
+
+
+@pytest.mark.parametrize(
+    ("deviations", "correlations", "expected"),
+    [
+        ("auto", "auto", [1, 0]),
+        ("auto", False, [1, 0]),
+        ("auto", True, [2]),
+        (True, "auto", [1]),
+        (True, False, [1]),
+        (True, True, [2]),
+        (False, "auto", [0]),
+        (False, False, [0]),
+    ],
+)
+def test_which_moments_may_describe_an_image(deviations, correlations, expected):
+    assert Recipe(deviations=deviations, correlations=correlations).moment_orders == expected

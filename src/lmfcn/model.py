@@ -204,7 +204,13 @@ class Networks(nn.Module):
 
     def forward(self, batch: Tensor) -> Tensor:
         """Return latents (b, n_latents), those of all networks."""
-        return torch.cat([self.average(maps) for maps in self.maps(batch)], dim=1)
+        parts = []
+        if self.trunk is not None:
+            stages = self.trunk(batch)
+            if self.keep_trunk:
+                parts.append(self.trunk.features(stages, self.average))
+            batch = self.trunk.trained_maps(stages)
+        return torch.cat([*parts, *(network(batch) for network in self.members)], dim=1)
 
     def maps(self, batch: Tensor, sides: tuple[int, int] | None = None) -> Iterator[Tensor]:
         """Go through the maps (b, c, h, w) whose means are the latents, in the order of the latents.

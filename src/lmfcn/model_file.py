@@ -26,6 +26,9 @@ VERSION_WITH_TRUNK = 4
 """Of files with a frozen network, which earlier versions of lmfcn cannot read."""
 VERSION_WITH_SCALES = 5
 """Of files whose networks reduce their images, or have standard deviations of maps among their latents."""
+VERSION_WITH_CORRELATIONS = 6
+"""Of files whose networks, or frozen network, have correlations of maps among their latents."""
+VERSIONS = (VERSION, VERSION_WITH_TRUNK, VERSION_WITH_SCALES, VERSION_WITH_CORRELATIONS)
 _LARGEST_REDUCTION = 2**10
 _LARGEST_COUNT = 10**6
 _LARGEST_SIDE = 2**14
@@ -54,6 +57,7 @@ def _values(model: TextureModel) -> dict[str, Any]:
             "widths": list(first.widths),
             "pooling": [network.pooling for network in networks],
             "deviations": [network.deviations for network in networks],
+            "correlations": [network.correlations for network in networks],
             "reduction": [network.reduction for network in networks],
         },
         "gamma": model.gamma,
@@ -87,6 +91,8 @@ def _tensors(model: TextureModel) -> dict[str, Tensor]:
     if trunk is None:
         return tensors
     tensors["trunk.map_std"] = trunk.map_std
+    if trunk.correlations:
+        tensors["trunk.stage_std"] = trunk.stage_std
     if isinstance(trunk.network, EfficientNetLite0):
         tensors |= {f"trunk.{name}": _compact(tensor) for name, tensor in trunk.network.state_dict().items()}
     return tensors
@@ -94,6 +100,9 @@ def _tensors(model: TextureModel) -> dict[str, Tensor]:
 
 def _version(model: TextureModel) -> int:
     """Return the earliest version of the format that knows everything in a model."""
+    described = [*model.members, *([] if model.trunk is None else [model.trunk])]
+    if any(network.correlations for network in described):
+        return VERSION_WITH_CORRELATIONS
     if any(network.deviations or network.reduction != 1 for network in model.members):
         return VERSION_WITH_SCALES
     return VERSION if model.trunk is None else VERSION_WITH_TRUNK
@@ -138,7 +147,7 @@ def load(path: str | Path, device: str | torch.device = "auto", *, network: nn.M
     lmfcn.util.tensor_files.FileError
     """
     there = check_device(device)
-    values, tensors = read_tensors(path, KIND, VERSION, VERSION_WITH_TRUNK, VERSION_WITH_SCALES)
+    values, tensors = read_tensors(path, KIND, *VERSIONS)
     try:
         model = _build(values, tensors, network)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError, MemoryError) as error:
@@ -192,17 +201,20 @@ def _read_trunk(
             raise ValueError("it has no frozen network; leave out network=")
         return None, False
     weights = {name.removeprefix("trunk."): tensors.pop(name) for name in list(tensors) if name.startswith("trunk.")}
-    map_std = weights.pop("map_std")
+    map_std, stage_std = weights.pop("map_std"), weights.pop("stage_std", None)
     if type(values["keep"]) is not bool:
         raise ValueError("it does not say whether the features of its frozen network are kept")
     low, high = (_finite(name, values[name]) for name in ("low", "high"))
     if not low < high:
         raise ValueError("its range of pixels is empty")
-    trunk = Trunk(_frozen_network(values, weights, network), channels, low, high)
+    frozen = _frozen_network(values, weights, network)
+    trunk = Trunk(frozen, channels, low, high, correlations=stage_std is not None)
     trunk.licence = None if values["licence"] is None else str(values["licence"])
-    if map_std.shape != trunk.map_std.shape or map_std.dtype != torch.float32 or not bool((map_std > 0).all()):
-        raise ValueError("the scale of the maps of its frozen network is not sound")
-    trunk.map_std.copy_(map_std)
+    scales = [(trunk.map_std, map_std), *([] if stage_std is None else [(trunk.stage_std, stage_std)])]
+    for own, stored in scales:
+        if stored.shape != own.shape or stored.dtype != torch.float32 or not bool((stored > 0).all()):
+            raise ValueError("the scale of the maps of its frozen network is not sound")
+        own.copy_(stored)
     return trunk, values["keep"]
 
 
@@ -253,16 +265,20 @@ def _read_typical(tensors: dict[str, Tensor]) -> TypicalDistances | None:
 def _read_kinds(shape: dict[str, Any], count: int) -> list[dict[str, Any]]:
     """Return how each network pools its maps and reduces its images; files up to version 4 say only the first."""
     poolings = shape["pooling"]
-    deviations, reductions = shape.get("deviations", [False] * count), shape.get("reduction", [1] * count)
-    for values in (poolings, deviations, reductions):
+    deviations, correlations = (shape.get(name, [False] * count) for name in ("deviations", "correlations"))
+    reductions = shape.get("reduction", [1] * count)
+    for values in (poolings, deviations, correlations, reductions):
         if not isinstance(values, list) or len(values) != count:
             raise ValueError("it does not describe each of its networks")
-    if not all(pooling in POOLING for pooling in poolings) or not all(type(value) is bool for value in deviations):
-        raise ValueError(f"it asks for an unknown pooling, {poolings!r:.40}, {deviations!r:.40}")
+    switches = [*deviations, *correlations]
+    if not all(pooling in POOLING for pooling in poolings) or not all(type(value) is bool for value in switches):
+        raise ValueError(f"it asks for an unknown pooling, {poolings!r:.40}, {switches!r:.40}")
+    if any(more and not first for first, more in zip(deviations, correlations, strict=True)):
+        raise ValueError("it asks for correlations without standard deviations")
     factors = [_count("reduction", factor, largest=_LARGEST_REDUCTION) for factor in reductions]
     return [
-        {"pooling": pooling, "deviations": deviation, "reduction": factor}
-        for pooling, deviation, factor in zip(poolings, deviations, factors, strict=True)
+        {"pooling": pooling, "deviations": deviation, "correlations": correlation, "reduction": factor}
+        for pooling, deviation, correlation, factor in zip(poolings, deviations, correlations, factors, strict=True)
     ]
 
 

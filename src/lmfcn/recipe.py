@@ -39,6 +39,7 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "optimizer": ("adamw", "adadelta"),
     "precision": ("auto", "float32", "bfloat16"),
     "deviations": ("auto", True, False),
+    "correlations": ("auto", True, False),
 }
 _SWITCHES = (
     "fixed_first",
@@ -73,6 +74,10 @@ class Recipe:
         Whether latents hold the standard deviations of the feature maps beside their means. They see what is rare in an
         image, a crack or a hole, which hardly changes a mean. "auto" decides by cross-validation before training;
         without `whiten` or `keep_untrained` it is True.
+    correlations : bool or "auto", default="auto"
+        Whether the features beside the trained latents, those of the untrained or of a frozen network, also hold
+        correlations between mixtures of their maps: which patterns come together, whatever their contrast. "auto" is
+        True for a frozen network only: behind an untrained one, training makes up for them. They need `deviations`.
     scales : int, default=3
         At how many scales the untrained network describes an image, each half of the one before: the first is the image
         itself (very large images are reduced first), the last has a shorter side of at least 32 pixels.
@@ -179,6 +184,7 @@ class Recipe:
     first_filters: Literal["decorrelated", "random"] = "decorrelated"
     fixed_first: bool = True
     deviations: bool | Literal["auto"] = "auto"
+    correlations: bool | Literal["auto"] = "auto"
     scales: int = 3
     crop_size: int | Literal["auto"] | None = "auto"
     keep_untrained: bool = True
@@ -221,6 +227,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         _check_values(self)
+        _check_moments(self)
         _check_epochs(self)
         _check_loss_terms(self)
 
@@ -233,6 +240,7 @@ class Recipe:
             first_filters="random",
             fixed_first=False,
             deviations=False,
+            correlations=False,
             scales=1,
             crop_size=None,
             keep_untrained=False,
@@ -294,6 +302,15 @@ class Recipe:
     def n_refit_epochs(self) -> int:
         """`refit_epochs` as a number."""
         return _resolved(self.refit_epochs, "refit_epochs")
+
+    @property
+    def moment_orders(self) -> list[int]:
+        """The highest moments that an untrained network may tell: means (0), deviations (1) or correlations (2)."""
+        if self.deviations is False:
+            return [0]
+        if self.correlations is True:
+            return [2]
+        return [1] if self.deviations is True else [1, 0]
 
     @property
     def sees_mirror_images(self) -> bool:
@@ -390,6 +407,14 @@ def _check_values(recipe: Recipe) -> None:
         check_integer("crop_size", recipe.crop_size, smallest=SMALLEST_CROP)
     if recipe.gamma != "scale":
         check_positive("gamma", recipe.gamma)
+
+
+def _check_moments(recipe: Recipe) -> None:
+    """Refuse correlations without the standard deviations that they are measured in."""
+    if recipe.correlations is True and recipe.deviations is False:
+        raise ValueError(
+            "correlations=True needs the standard deviations too, got deviations=False; leave one of them out."
+        )
 
 
 def _check_epochs(recipe: Recipe) -> None:

@@ -6,7 +6,7 @@ import torch
 
 from lmfcn.compute import strips
 from lmfcn.compute.encode import encode
-from lmfcn.compute.strips import in_strips, latents_in_strips
+from lmfcn.compute.strips import in_strips, latents_in_strips, whole_block_maps
 from lmfcn.method.network import TextureFCN
 from lmfcn.model import Networks
 
@@ -20,11 +20,11 @@ def drawn_network(generator, **options):
 
 
 @pytest.mark.parametrize("pooling", ["last", "all"])
-@pytest.mark.parametrize("deviations", [False, True])
+@pytest.mark.parametrize("moments", [{}, {"deviations": True}, {"deviations": True, "correlations": True}])
 @pytest.mark.parametrize(("reduction", "size"), [(1, (61, 37)), (2, (121, 66)), (4, (203, 90))])
 @pytest.mark.parametrize("strip_pixels", [1, 700])
-def test_strips_give_the_latents_of_the_whole_image(generator, pooling, deviations, reduction, size, strip_pixels):
-    network = drawn_network(generator, pooling=pooling, deviations=deviations, reduction=reduction)
+def test_strips_give_the_latents_of_the_whole_image(generator, pooling, moments, reduction, size, strip_pixels):
+    network = drawn_network(generator, pooling=pooling, reduction=reduction, **moments)
     batch = torch.rand(2, 2, *size, generator=generator, dtype=torch.float64)
     with torch.no_grad():
         torch.testing.assert_close(latents_in_strips(network, batch, strip_pixels), network(batch))
@@ -59,3 +59,18 @@ def test_large_images_are_encoded_in_strips(generator, random, monkeypatch):
     monkeypatch.setattr(strips, "LARGEST_WHOLE", 1000)
     assert in_strips(network, 70 * 45)
     torch.testing.assert_close(encode(network, images, torch.device("cpu")), whole)
+
+
+@pytest.mark.parametrize("pooling", ["last", "all"])
+@pytest.mark.parametrize("reduction", [1, 2])
+def test_maps_in_strips_are_those_of_the_whole_image(generator, monkeypatch, pooling, reduction):
+    network = drawn_network(generator, pooling=pooling, reduction=reduction)
+    batch = torch.rand(1, 2, 90, 37, generator=generator, dtype=torch.float64)
+    with torch.no_grad():
+        expected = list(network.block_maps(network.reduce(batch)))
+        monkeypatch.setattr(strips, "LARGEST_WHOLE", 100)
+        monkeypatch.setattr(strips, "_STRIP_PIXELS", 300)
+        found = list(whole_block_maps(network, batch))
+    assert len(found) == len(expected)
+    for maps, whole in zip(found, expected, strict=True):
+        torch.testing.assert_close(maps, whole)

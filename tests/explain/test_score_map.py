@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from lmfcn.compute import strips
 from lmfcn.compute.encode import to_batch
 from lmfcn.explain.score_map import (
     ClassScore,
@@ -186,7 +187,8 @@ def test_the_map_of_a_constant_image_is_constant(shape):
 
 
 def test_behind_a_trunk_fine_stages_are_mirrored_and_coarse_ones_are_not():
-    model, image = quick(network=SmallTrunk()).fit(*trunk_images()).model_, np.full((48, 96, 1), 170, dtype=np.uint8)
+    model = quick(network=SmallTrunk(), correlations=False).fit(*trunk_images()).model_
+    image = np.full((48, 96, 1), 170, dtype=np.uint8)
     (fine, fine_margins), _, (coarse, coarse_margins), _, *of_trained = _mirrored_maps(model, image)
     (trained, trained_margins), _ = of_trained  # maps, and their standard deviations
     assert (coarse.shape[1:], coarse_margins) == ((4, 8), (0, 0))  # brought to 32x64 pixels
@@ -263,3 +265,13 @@ def test_upsampling_with_a_margin_leaves_out_what_is_beyond_the_row():
 def test_unknown_class():
     with pytest.raises(ValueError, match="There is no class 'mud'; the model knows coarse, fine, stripes"):
         score_map(fitted().model_, three()[0][0][..., None], "mud")
+
+
+def test_a_very_large_image_has_the_same_map_in_strips(monkeypatch):
+    model, image = fitted().model_, textures(1, 120, 90)[0][0][..., None]
+    whole = score_map(model, image, "fine")
+    monkeypatch.setattr(strips, "LARGEST_WHOLE", 500)
+    monkeypatch.setattr(strips, "_STRIP_PIXELS", 600)
+    found = score_map(model, image, "fine")
+    np.testing.assert_allclose(found.values, whole.values, atol=1e-4)
+    assert found.value == pytest.approx(whole.value, abs=1e-6)

@@ -23,7 +23,7 @@ def models(textures):
         "five, RGB": random_model([-7, 0, 3, 4, 9], rgb, ("last",), deviations=True),
         "one-vs-all, 16-bit": random_model([1.0, 2.0, 5.0], deep, ("all", "last", "last"), reductions=(1, 2, 4)),
         "boolean, 6-channel": random_model(
-            [False, True], ImageForm(6, "float"), ("all",), deviations=True, reductions=(2,)
+            [False, True], ImageForm(6, "float"), ("all",), deviations=True, correlations=True, reductions=(2,)
         ),
     }
 

@@ -3,6 +3,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import lmfcn
 from lmfcn import make_gaussians
@@ -31,6 +32,7 @@ def some_image(height, width, channels=1, dtype=np.uint8):
     random = np.random.default_rng(3)
     steps = random.normal(0, 9, (height, width, channels)).cumsum(axis=1)
     image = (128 + 40 * np.sin(steps / 5) + random.normal(0, 30, steps.shape)).clip(0, 255).astype(dtype)
+    image = image * dtype(257) if dtype == np.uint16 else image
     return image / np.float32(255) if dtype == np.float32 else image
 
 
@@ -69,18 +71,20 @@ def test_a_map_says_of_every_window_what_the_model_says_of_it_cut_out(model, siz
         {"strategy": "one-vs-all", "n_classes": 3},
         {"keep_untrained": False},
         {"recipe": "paper"},
+        {"widths": (20, 18), "correlations": True},
     ],
-    ids=["one hidden layer", "three", "one-vs-all", "trained alone", "paper"],
+    ids=["one hidden layer", "three", "one-vs-all", "trained alone", "paper", "mixtures"],
 )
 def test_networks_of_all_forms(changes):
     check_twin(fitted(**changes), some_image(72, 66), 48, 8)
 
 
-@pytest.mark.parametrize("deviations", [False, True])
+@pytest.mark.parametrize("order", [0, 1, 2])
 @pytest.mark.parametrize("pooling", ["last", "all"])
 @pytest.mark.parametrize(("reductions", "size"), [((1, 2), (110, 97)), ((4, 2), (181, 170))])
-def test_networks_that_reduce_their_images(deviations, pooling, reductions, size):
-    model = fitted(deviations=deviations)
+def test_networks_that_reduce_their_images(order, pooling, reductions, size):
+    model = fitted(deviations=order > 0)
+    model.networks.members = nn.ModuleList(network.with_moments(order) for network in model.members)
     for network, reduction in zip(model.members, reductions, strict=True):
         network.reduction, network.pooling = reduction, "all" if network is model.members[0] else pooling
     n_latents = model.networks.n_latents

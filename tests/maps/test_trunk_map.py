@@ -15,7 +15,7 @@ from lmfcn.__main__ import main
 from lmfcn.maps import trunk_map
 from lmfcn.maps.blocks import BlockMapper, MapSettings
 from lmfcn.maps.readers import View
-from lmfcn.maps.texture_map import Box, FCNMapper, with_deviations
+from lmfcn.maps.texture_map import Box, FCNMapper, central_moments
 from lmfcn.maps.trunk_map import TrunkGrid, TrunkMapper, overlaps
 from lmfcn.networks.registry import has_weights
 from small_model import fitted, quick, textures
@@ -120,7 +120,7 @@ def test_constant_image(model, window, monkeypatch):
     grid = mapper.grid(image.shape[:2], window, window // 2)
     with torch.no_grad():
         means = mapper._latents(image, grid, grid.all_windows, np.ones((grid.rows, grid.columns), dtype=bool))
-    latents = with_deviations(means, mapper._squared_parts())
+    latents = central_moments(means, mapper._moment_parts(means))
     expected = model.latents(image[None, :window, :window])[0]
     n_frozen = model.trunk.n_features
     assert np.allclose(latents[..., :n_frozen], expected[:n_frozen], atol=1e-3)
@@ -131,6 +131,15 @@ def test_constant_image(model, window, monkeypatch):
     assert np.abs(found[2:-2, 2:-2] - cut_out[0]).max() < 0.1
 
 
+def moments(cells, trunk, stage):
+    """Return means, deviations and correlations of maps (c, n), by NumPy."""
+    covariances = np.cov(trunk.mixing(stage).T.numpy() @ cells, ddof=0)
+    std = np.sqrt(covariances.diagonal() + 1e-4)
+    units = np.outer(std, std)[np.triu_indices(len(std), 1)]
+    between = covariances[np.triu_indices(len(std), 1)] / units
+    return np.concatenate([cells.mean(axis=1), cells.std(axis=1), covariances.diagonal() / std, between])
+
+
 def test_frozen_features_are_statistics_of_the_maps_of_the_whole_image(model):
     """By hand: one patch, windows that consist of whole cells."""
     image, mapper = some_image(96, 96), model.mapper()
@@ -138,13 +147,13 @@ def test_frozen_features_are_statistics_of_the_maps_of_the_whole_image(model):
     assert grid.patches(grid.all_windows) == [Box(0, 0, 96, 96)]
     with torch.no_grad():
         means = mapper._latents(image, grid, grid.all_windows, np.ones((5, 5), dtype=bool))
-        found = with_deviations(means, mapper._squared_parts())
+        found = central_moments(means, mapper._moment_parts(means))
         maps = model.trunk.stages_at(torch.from_numpy(image / np.float32(255))[None, None, ..., 0], (96, 96))
     assert [stage.shape[2] for stage in maps] == [48, 12]
     for row, column in np.ndindex(5, 5):
         half = maps[0][0, :, 8 * row : 8 * row + 16, 8 * column : 8 * column + 16].flatten(1).numpy()
         eighth = maps[1][0, :, 2 * row : 2 * row + 4, 2 * column : 2 * column + 4].flatten(1).numpy()
-        expected = np.concatenate([part(cells, axis=1) for cells in (half, eighth) for part in (np.mean, np.std)])
+        expected = np.concatenate([moments(cells, model.trunk, stage) for stage, cells in enumerate((half, eighth))])
         assert np.allclose(found[row, column, : len(expected)], expected, atol=1e-3)
 
 

@@ -96,13 +96,37 @@ def test_deviations_follow_the_means_of_their_block(generator, random, pooling):
     expected = [part(maps, axis=(2, 3)) for maps in blocks for part in (np.mean, np.std)]
     assert latents.shape == (3, network.n_latents) == (3, 2 * (15 if pooling == "all" else 5))
     np.testing.assert_allclose(latents, np.concatenate(expected, axis=1), atol=2e-3)
-    np.testing.assert_allclose(latents[:, network.mean_latents()], network.without_deviations()(batch).detach())
+    means = network.with_moments(0)(batch).detach()
+    np.testing.assert_allclose(latents[:, network.moment_orders() == 0], means)
+
+
+@pytest.mark.parametrize("pooling", ["last", "all"])
+def test_correlations_follow_the_deviations_of_their_block(generator, random, pooling):
+    """The slow twin: NumPy on the maps of every block, which are so few that they are not mixed."""
+    network = TextureFCN(2, 3, (4, 5), pooling=pooling, deviations=True, correlations=True, generator=generator).eval()
+    batch = torch.from_numpy(random.random((3, 2, 16, 12), dtype=np.float32))
+    with torch.no_grad():
+        blocks = [maps.flatten(2).double().numpy() for maps in network.block_maps(batch)]
+        latents = network(batch)
+    expected = []
+    for maps in blocks:
+        covariances = np.stack([np.cov(image, ddof=0) for image in maps])
+        std = np.sqrt(covariances.diagonal(axis1=1, axis2=2) + 1e-4)
+        pairs = np.triu_indices(maps.shape[1], 1)
+        between = covariances[:, *pairs] / (std[:, pairs[0]] * std[:, pairs[1]])
+        expected += [maps.mean(axis=2), maps.std(axis=2), std - 1e-4 / std, between]
+    assert latents.shape == (3, network.n_latents)
+    np.testing.assert_allclose(latents, np.concatenate(expected, axis=1), atol=2e-3)
+    from_maps = torch.cat([network.average(maps) for maps in network.maps(batch)], dim=1).detach()
+    np.testing.assert_allclose(latents, from_maps, atol=1e-5)
+    without = network.with_moments(1)(batch).detach()
+    assert torch.equal(latents[:, network.moment_orders() < 2], without)
 
 
 def test_which_latents_are_means():
-    mask = TextureFCN(1, 2, widths=(3,), pooling="all", deviations=True).mean_latents()
-    assert mask.tolist() == [True] * 3 + [False] * 3 + [True] * 2 + [False] * 2
-    assert TextureFCN(1, 2, widths=(3,)).mean_latents().tolist() == [True] * 2
+    orders = TextureFCN(1, 2, widths=(3,), pooling="all", deviations=True, correlations=True).moment_orders()
+    assert orders.tolist() == [0] * 3 + [1] * 3 + [2] * 6 + [0] * 2 + [1] * 2 + [2] * 3
+    assert TextureFCN(1, 2, widths=(3,)).moment_orders().tolist() == [0] * 2
 
 
 @pytest.mark.parametrize("mode", ["train", "eval"])

@@ -6,6 +6,8 @@ import torch
 from torch import nn
 from torch.nn.functional import interpolate
 
+from lmfcn.compute.moments import correlations, mix, mixing
+from lmfcn.method.network import TextureFCN
 from lmfcn.networks.trunk import Trunk, check_network, fingerprint, resize
 from small_trunk import SmallTrunk
 
@@ -127,10 +129,26 @@ def test_the_trained_stage_is_the_last_fine_one_by_default():
 
 def test_features_by_hand():
     stage = torch.tensor([[[[1.0, 3.0]], [[5.0, 5.0]]]])
-    maps, deviations = Trunk.feature_maps([stage], lambda maps: maps.mean(dim=(2, 3)))
+    trunk = Trunk(SmallTrunk(), channels=3)
+    maps, deviations = trunk.feature_maps([stage], lambda maps: maps.mean(dim=(2, 3)))
     assert maps is stage
     # The first channel has the mean 2 and the standard deviation 1, to which both pixels contribute the same.
     torch.testing.assert_close(deviations, torch.tensor([[[[1.0, 1.0]], [[0.0, 0.0]]]]))
+
+
+def test_correlations_are_those_of_maps_in_units_of_their_deviations(generator):
+    trunk = Trunk(SmallTrunk(), channels=3, correlations=True)
+    trunk.stage_std.copy_(torch.linspace(0.5, 2.0, len(trunk.stage_std)))
+    stages = trunk(torch.rand(2, 3, 64, 64, generator=generator))
+    features = trunk.features(stages, TextureFCN.average)
+    assert features.shape == (2, trunk.n_features)
+    from_maps = torch.cat([TextureFCN.average(maps) for maps in trunk.feature_maps(stages, TextureFCN.average)], dim=1)
+    torch.testing.assert_close(features, from_maps, atol=1e-5, rtol=1e-4)
+    first, start = trunk.stage_channels[0], 2 * trunk.stage_channels[0]
+    scaled = stages[0] / trunk.stage_std[:first, None, None]
+    expected = correlations(mix(scaled, mixing(first, scaled)))
+    torch.testing.assert_close(features[:, start : start + expected.shape[1]], expected)
+    assert Trunk(SmallTrunk(), channels=3).n_features == 2 * sum(trunk.stage_channels)
 
 
 def test_the_fingerprint_depends_on_every_weight():

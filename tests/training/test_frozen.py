@@ -30,14 +30,19 @@ def test_the_fit_repeats_bit_for_bit():
     assert again.recipe_ == trunk_classifier().recipe_
 
 
-def test_features_are_the_means_and_deviations_of_all_stages():
+def test_features_are_the_moments_of_all_stages():
     images, _ = trunk_images()
     model = trunk_classifier().model_
     features, maps = describe(model.trunk, images[..., None], CPU)
     with torch.no_grad():
         stages = model.trunk(torch.from_numpy(images[3].copy())[None, None] / 255)
-    expected = [part(stage[0].flatten(1).numpy(), axis=1) for stage in stages for part in (np.mean, np.std)]
-    np.testing.assert_allclose(features[3], np.concatenate(expected), rtol=1e-4, atol=1e-5)
+    expected = []
+    for number, stage in enumerate(stages):
+        expected += [part(stage[0].flatten(1).numpy(), axis=1) for part in (np.mean, np.std)]
+        covariances = np.cov(model.trunk.mixing(number).T.numpy() @ stage[0].flatten(1).numpy(), ddof=0)
+        std, pairs = np.sqrt(covariances.diagonal() + 1e-4), np.triu_indices(len(covariances), 1)
+        expected += [covariances.diagonal() / std, covariances[pairs] / (std[pairs[0]] * std[pairs[1]])]
+    np.testing.assert_allclose(features[3], np.concatenate(expected), rtol=1e-3, atol=1e-4)
     expected = (stages[0] / model.trunk.map_std[:, None, None])[0].permute(1, 2, 0)
     np.testing.assert_allclose(maps[3], expected, rtol=2e-3, atol=2e-3)
 

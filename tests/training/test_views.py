@@ -212,15 +212,16 @@ def clustered(random, n, side=32):
     return images.reshape(-1, side, side, 1), np.arange(2 * n) % 2
 
 
-def test_the_choice_of_standard_deviations_is_carried_through(random):
+def test_the_choice_of_moments_is_carried_through(random):
     images, labels = clustered(random, 14)
-    chosen, without, with_them = (
-        classifier(epochs=1, deviations=value).fit(images, labels) for value in ("auto", False, True)
-    )
-    counts = [fitted.model_.networks.n_latents for fitted in (chosen, without, with_them)]
-    assert counts[2] == 2 * counts[1]
-    same = with_them if chosen.recipe_.deviations else without
-    assert counts[0] == same.model_.networks.n_latents
+    kinds = ({}, {"deviations": False}, {"deviations": True, "correlations": False}, {"correlations": True})
+    chosen, *others = (classifier(epochs=1, **kind).fit(images, labels) for kind in kinds)
+    counts = [fitted.model_.networks.n_latents for fitted in others]
+    assert counts[1] == 2 * counts[0]
+    assert counts[2] > counts[1]
+    assert [fitted.recipe_.moment_orders for fitted in others] == [[0], [1], [2]]
+    same = others[chosen.recipe_.moment_orders[0]]
+    assert chosen.model_.networks.n_latents == same.model_.networks.n_latents
     assert np.array_equal(chosen.predict_proba(images), same.predict_proba(images))
 
 

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from lmfcn.compute.encode import encode, fold_batch_norm, to_batch
-from lmfcn.compute.resources import to_cpu_double
+from lmfcn.compute.resources import to_cpu_double, to_like
+from lmfcn.compute.strips import whole_block_maps
 from lmfcn.method.kernel_svm import Decision, rbf_kernel, squared_distances
+from lmfcn.method.network import TextureFCN
 from lmfcn.model import Networks, TextureModel
 
 _MIN_SQUARED_LENGTH = 1e-12
@@ -232,12 +234,17 @@ def _mirrored_contributions(model: TextureModel, image: np.ndarray, gradient: Te
     image alone would mostly show its border.
     """
     height, width = image.shape[:2]
-    values, start = np.zeros((height, width)), 0
-    for maps, (rows, columns) in _mirrored_maps(model, image):
-        cells = torch.tensordot(gradient[start : start + len(maps)], maps.cpu().double(), dims=1).numpy()
+    by_scale: dict[tuple[int, ...], np.ndarray] = {}  # upsampling takes longer than the maps of a large image
+    start = 0
+    for maps, margins in _mirrored_maps(model, image):
+        found = torch.einsum("c,chw->hw", to_like(gradient[start : start + len(maps)], maps), maps)
+        scale = (*found.shape, *margins)
+        by_scale[scale] = by_scale.get(scale, np.zeros(1)) + to_cpu_double(found).numpy()
+        start += len(maps)
+    values = np.zeros((height, width))
+    for (*_, rows, columns), cells in by_scale.items():
         down = upsampling_matrix(len(cells), height, blur, margin=rows)
         values += down @ cells @ upsampling_matrix(cells.shape[1], width, blur, margin=columns).T
-        start += len(maps)
     return values
 
 
@@ -251,7 +258,8 @@ def _mirrored_maps(model: TextureModel, image: np.ndarray) -> Iterator[tuple[Ten
     mirrored = np.pad(image, ((rows, rows), (columns, columns), (0, 0)), mode="reflect")
     networks = cast(Networks, fold_batch_norm(model.networks))
     with torch.no_grad():
-        around = networks.maps(to_batch(mirrored[None], model.device), sides)
+        batch = to_batch(mirrored[None], model.device)
+        around = networks.maps(batch, sides) if networks.trunk is not None else _maps_of_members(networks, batch)
         if networks.trunk is not None and networks.keep_trunk:
             stages = networks.trunk(to_batch(image[None], model.device))
             for alone in networks.trunk.feature_maps(stages, networks.average):
@@ -260,6 +268,14 @@ def _mirrored_maps(model: TextureModel, image: np.ndarray) -> Iterator[tuple[Ten
                 yield (alone[0], (0, 0)) if is_coarse else (maps[0], (rows, columns))
         for maps in around:
             yield maps[0], (rows, columns)
+
+
+def _maps_of_members(networks: Networks, batch: Tensor) -> Iterator[Tensor]:
+    """Go through the same maps as `networks.maps`, within less memory if images are very large."""
+    for member in networks.members:
+        network = cast("TextureFCN", member)
+        for maps in whole_block_maps(network, batch):
+            yield from network.pooled_maps(maps, networks.average)
 
 
 def _margins(model: TextureModel, height: int, width: int) -> tuple[tuple[int, int], tuple[int, int] | None]:

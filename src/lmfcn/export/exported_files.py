@@ -216,12 +216,16 @@ def fingerprint(model: TextureModel) -> str:
     digest = hashlib.blake2b(repr(constants).encode(), digest_size=16)
     if model.trunk is not None:
         trunk = model.trunk
-        sides = (trunk.input_size, trunk.step, trunk.trained_stage, model.networks.keep_trunk)
+        sides: tuple[object, ...] = (trunk.input_size, trunk.step, trunk.trained_stage, model.networks.keep_trunk)
+        if trunk.correlations:
+            sides = (*sides, "correlations")
         scale = (trunk.low, trunk.high, trunk.pixel_mean.flatten().tolist(), trunk.pixel_std.flatten().tolist())
         digest.update(repr((trunk.name, sides, scale)).encode())
     kinds = [(network.pooling, network.deviations, network.reduction) for network in model.members]
     if any(kind[1:] != (False, 1) for kind in kinds):  # others keep the fingerprints that they always had
         digest.update(repr(kinds).encode())
+    if any(network.correlations for network in model.members):
+        digest.update(repr([network.correlations for network in model.members]).encode())
     for name, tensor in model.state_dict().items():
         digest.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -65,7 +65,8 @@ class Graph(nn.Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return class numbers (b,), scores (b, n_scores) and probabilities (b, n_classes) of images (b, h, w, c)."""
-        scores = self.decision.scores(self.networks(scale_pixels(images)))
+        latents = torch.cat([mean_of_means(maps) for maps in self.networks.maps(scale_pixels(images))], dim=1)
+        scores = self.decision.scores(latents)
         predicted = probabilities(scores, self.inverse_temperature)
         return predicted.argmax(dim=1), scores, predicted
 

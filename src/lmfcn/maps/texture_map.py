@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from lmfcn.compute.encode import fold_batch_norm, to_batch
-from lmfcn.compute.moments import standard_deviation
+from lmfcn.compute.moments import Pairs, mixing, n_correlations, of_covariances, standard_deviation
 from lmfcn.data.framing import describe_fit
 from lmfcn.maps.windows import CORNERS, END, START, STRIPS, Corner, Places, WindowMaps, window_maps
 from lmfcn.method.kernel_svm import Decision
@@ -437,19 +437,8 @@ class FCNMapper(Mapper):
         return 2**self._depth * self._reduction
 
     def _predict(self, latents: Tensor, *, typicality: bool) -> np.ndarray:
-        return super()._predict(with_deviations(latents, self._squared_parts()), typicality=typicality)
-
-    def _squared_parts(self) -> Iterator[tuple[int, int]]:
-        """Go through the maps that are followed by their squares: the first latent, and how many there are."""
-        start = 0
-        for network in self._networks:
-            if not network.deviations:
-                start += network.n_latents
-                continue
-            widths = [*network.widths, network.latent_dim] if network.pooling == "all" else [network.latent_dim]
-            for width in widths:
-                yield start, width
-                start += 2 * width
+        parts = [part for network in self._networks for part in moment_parts(network, latents)]
+        return super()._predict(central_moments(latents, parts), typicality=typicality)
 
     def _patch_sums(self, batch: Tensor, grid: MapGrid, patch: Box) -> Iterator[tuple[Box, Tensor]]:
         """Yield the windows to whose latents a patch adds, and what it adds (rows, columns, phi)."""
@@ -466,20 +455,49 @@ class FCNMapper(Mapper):
             yield Box(top, left, bottom, right), torch.cat([sums[row_kind, column_kind] for sums in layers], dim=2)
 
 
-def with_deviations(means: Tensor, parts: Iterable[tuple[int, int]]) -> Tensor:
-    """Return latents (..., phi) of means over windows, with standard deviations in place of means of squares.
+class MomentPart(NamedTuple):
+    """What the latents hold of one block or stage: its means, and what else.
 
-    Parameters
+    Attributes
     ----------
-    means : Tensor (..., phi)
-    parts : iterable of (start, n_channels)
-        Where means start that are followed by as many means of squares.
+    n_channels : int
+    deviations : bool
+        Whether as many means of squares follow.
+    mixing : Tensor (n_channels, k) or None
+        If means of products of all pairs of mixtures follow, what mixes.
     """
-    latents = means.clone()
-    for start, n_channels in parts:
-        mean, squares = means[..., start : start + 2 * n_channels].split(n_channels, dim=-1)
-        variances = (squares - mean.square()).clamp(min=0)
-        latents[..., start + n_channels : start + 2 * n_channels] = variances / standard_deviation(variances)
+
+    n_channels: int
+    deviations: bool
+    mixing: Tensor | None
+
+
+def moment_parts(network: TextureFCN, like: Tensor) -> Iterator[MomentPart]:
+    """Go through what the latents of a network hold, block by block."""
+    for width in network.averaged_widths:
+        yield MomentPart(width, network.deviations, mixing(width, like) if network.correlations else None)
+
+
+def central_moments(means: Tensor, parts: Iterable[MomentPart]) -> Tensor:
+    """Return latents (..., phi) of means over windows, with standard deviations and correlations.
+
+    These are put in place of the means of squares, and of those of products.
+    """
+    latents, start = means.clone(), 0
+    for n_channels, deviations, matrix in parts:
+        mean, start = means[..., start : start + n_channels], start + n_channels
+        if deviations:
+            variances = (means[..., start : start + n_channels] - mean.square()).clamp(min=0)
+            latents[..., start : start + n_channels] = variances / standard_deviation(variances)
+            start += n_channels
+        if matrix is not None:
+            n_products, mixed = n_correlations(n_channels), mean @ matrix
+            pairs = Pairs.of(matrix.shape[1], matrix.device)
+            products = means[..., start : start + n_products]
+            latents[..., start : start + n_products] = of_covariances(
+                products - mixed[..., pairs.first] * mixed[..., pairs.second]
+            )
+            start += n_products
     return latents
 
 

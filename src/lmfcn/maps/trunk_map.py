@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from lmfcn.compute.encode import fold_batch_norm
-from lmfcn.maps.texture_map import USUAL_WINDOW, Box, MapGrid, Mapper, with_deviations
+from lmfcn.compute.moments import Pairs, mix, mixing
+from lmfcn.maps.texture_map import USUAL_WINDOW, Box, MapGrid, Mapper, MomentPart, central_moments, moment_parts
 from lmfcn.method.kernel_svm import Decision
 from lmfcn.method.network import TextureFCN
 from lmfcn.model import Networks
@@ -130,31 +131,40 @@ class TrunkMapper(Mapper):
         yield windows, torch.cat(sums, dim=2)
 
     def _maps(self, batch: Tensor, sides: tuple[int, int]) -> Iterator[Tensor]:
-        """Go through the maps (1, c, h, w) of all networks in the order of the latents, squares for deviations."""
+        """Go through the maps (1, c, h, w) of all networks in the order of the latents.
+
+        For deviations these are squares, and for correlations products of mixtures.
+        """
         stages = self._trunk.stages_at(batch, sides)
-        for maps in stages if self._keep_trunk else ():
+        for stage, maps in enumerate(stages) if self._keep_trunk else ():
             yield maps
             yield maps.square()
+            if self._trunk.correlations:
+                yield _products(mix(maps, self._trunk.mixing(stage)))
         trained = self._trunk.trained_maps(stages)
         for network in self._members:
             for maps in network.block_maps(trained):
                 yield maps
                 if network.deviations:
                     yield maps.square()
+                if network.correlations:
+                    yield _products(mix(maps, mixing(maps.shape[1], maps)))
 
     def _predict(self, latents: Tensor, *, typicality: bool) -> np.ndarray:
-        return super()._predict(with_deviations(latents, self._squared_parts()), typicality=typicality)
+        return super()._predict(central_moments(latents, self._moment_parts(latents)), typicality=typicality)
 
-    def _squared_parts(self) -> Iterator[tuple[int, int]]:
-        """Go through the maps that are followed by their squares: the first latent, and how many there are."""
-        start = 0
-        for n_channels in self._trunk.stage_channels if self._keep_trunk else ():
-            yield start, n_channels
-            start += 2 * n_channels
+    def _moment_parts(self, like: Tensor) -> Iterator[MomentPart]:
+        trunk = self._trunk
+        for stage, n_channels in enumerate(trunk.stage_channels) if self._keep_trunk else ():
+            yield MomentPart(n_channels, True, trunk.mixing(stage).to(like) if trunk.correlations else None)
         for network in self._members:
-            if network.deviations:
-                yield start, network.latent_dim
-            start += network.n_latents
+            yield from moment_parts(network, like)
+
+
+def _products(mixtures: Tensor) -> Tensor:
+    """Return the products (1, p, h, w) of all pairs of mixtures (1, k, h, w)."""
+    pairs = Pairs.of(mixtures.shape[1], mixtures.device)
+    return mixtures[:, pairs.first] * mixtures[:, pairs.second]
 
 
 def overlaps(

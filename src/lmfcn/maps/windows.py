@@ -11,7 +11,7 @@ corner the difference from the sum of its two strips. They are zero further insi
 A *position* counts along an axis of a feature map. A side is *felt* at the positions whose values it changes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d, pad
 
+from lmfcn.compute.moments import Pairs, mixing
 from lmfcn.method.network import TextureFCN
 
 START, END = "start", "end"
@@ -109,9 +110,23 @@ class WindowMaps:
 
     def squared(self) -> "WindowMaps":
         """Return the squares of all maps."""
-        strips = {key: strip.square() for key, strip in self.strips.items()}
-        corners = {key: corner.square() for key, corner in self.corners.items()}
-        return replace(self, shared=self.shared.square(), strips=strips, corners=corners)
+        return self._changed(Tensor.square)
+
+    def products(self) -> "WindowMaps":
+        """Return the products of all pairs of mixtures of the maps."""
+        matrix = mixing(self.shared.shape[2], self.shared)
+        pairs = Pairs.of(matrix.shape[1], matrix.device)
+
+        def products(maps: Tensor) -> Tensor:
+            mixtures = maps @ matrix
+            return mixtures[..., pairs.first] * mixtures[..., pairs.second]
+
+        return self._changed(products)
+
+    def _changed(self, change: Callable[[Tensor], Tensor]) -> "WindowMaps":
+        strips = {key: change(strip) for key, strip in self.strips.items()}
+        corners = {key: change(corner) for key, corner in self.corners.items()}
+        return replace(self, shared=change(self.shared), strips=strips, corners=corners)
 
     def with_margin(self) -> "WindowMaps":
         """Return the same with zero padding around shared maps and at the ends of strips."""
@@ -123,7 +138,8 @@ class WindowMaps:
 def window_maps(network: TextureFCN, batch: Tensor, rows: Places, columns: Places) -> Iterator[WindowMaps]:
     """Yield the feature maps whose means are in the latents, for all windows in one image.
 
-    Where latents also hold standard deviations, every map is followed by its squares.
+    Where latents also hold standard deviations, the maps of a layer are followed by their squares, and where they hold
+    correlations by the products of their mixtures.
 
     Parameters
     ----------
@@ -137,6 +153,8 @@ def window_maps(network: TextureFCN, batch: Tensor, rows: Places, columns: Place
         yield maps
         if network.deviations:
             yield maps.squared()
+        if network.correlations:
+            yield maps.products()
 
 
 def _block_maps(network: TextureFCN, batch: Tensor, rows: Places, columns: Places) -> Iterator[WindowMaps]:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import avg_pool2d
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from lmfcn.compute.moments import deviation_maps
+from lmfcn.compute.moments import correlation_maps, correlations, deviation_maps, mix, mixing, n_correlations
 from lmfcn.compute.winograd import Convolution
 
 POOLING = ("last", "all")
@@ -55,6 +55,7 @@ class TextureFCN(nn.Module):
         *,
         pooling: str = "last",
         deviations: bool = False,
+        correlations: bool = False,
         reduction: int = 1,
         generator: torch.Generator | None = None,
     ) -> None:
@@ -64,6 +65,7 @@ class TextureFCN(nn.Module):
         self.widths = tuple(widths)
         self.pooling = pooling
         self.deviations = deviations
+        self.correlations = correlations
         self.reduction = reduction
         self.first_is_fixed = False
         generator = generator if generator is not None else torch.Generator().manual_seed(0)
@@ -80,12 +82,13 @@ class TextureFCN(nn.Module):
 
     def forward(self, batch: Tensor) -> Tensor:
         """Return latents (b, n_latents) of a batch (b, c, h, w) of pixels in [0, 1]."""
-        return torch.cat([self.average(maps) for maps in self.maps(batch)], dim=1)
+        return torch.cat([self.block_latents(maps) for maps in self.block_maps(self.reduce(batch))], dim=1)
 
     def maps(self, batch: Tensor, average: Callable[[Tensor], Tensor] | None = None) -> Iterator[Tensor]:
         """Go through the maps (b, c, h, w) whose means are the latents: those of all blocks, or of the last.
 
-        With `deviations`, every block's maps are followed by maps whose means are their standard deviations.
+        Every block's maps are followed by maps whose means are their standard deviations and their correlations, if the
+        latents hold these.
         """
         for maps in self.block_maps(self.reduce(batch)):
             yield from self.pooled_maps(maps, average or self.average)
@@ -108,32 +111,40 @@ class TextureFCN(nn.Module):
         return maps
 
     def pooled_maps(self, maps: Tensor, average: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
-        """Go through the maps (b, c, h, w) of one block that are averaged: itself, then its deviations."""
+        """Go through the maps (b, c, h, w) of one block that are averaged: itself, its deviations, its correlations."""
         yield maps
         if self.deviations:
             precise = maps.float() if maps.dtype == torch.bfloat16 else maps
             yield deviation_maps(precise, average)
+            if self.correlations:
+                yield from correlation_maps(mix(precise, mixing(maps.shape[1], precise)), average)
 
     def reduce(self, batch: Tensor) -> Tensor:
         """Return the images (b, c, h, w) at the scale at which the network sees them."""
         return reduce_pixels(batch, self.reduction)
 
     @property
+    def averaged_widths(self) -> list[int]:
+        """Numbers of maps of the blocks that are averaged."""
+        return [*self.widths, self.latent_dim] if self.pooling == "all" else [self.latent_dim]
+
+    @property
     def n_latents(self) -> int:
         """Length of the latent vector."""
-        n_maps = self.latent_dim + (sum(self.widths) if self.pooling == "all" else 0)
-        return n_maps * (2 if self.deviations else 1)
+        return len(self.moment_orders())
 
-    def mean_latents(self) -> Tensor:
-        """Return a mask (n_latents,) of the latents that are means, in contrast to standard deviations."""
-        widths = [*self.widths, self.latent_dim] if self.pooling == "all" else [self.latent_dim]
-        kinds = (True, False) if self.deviations else (True,)
-        return torch.cat([torch.full((width,), kind) for width in widths for kind in kinds])
+    def moment_orders(self) -> Tensor:
+        """Return what each latent (n_latents,) is: 0 for a mean, 1 for a standard deviation, 2 for a correlation."""
+        orders = []
+        for width in self.averaged_widths:
+            counts = (width, width * self.deviations, n_correlations(width) * self.correlations)
+            orders += [torch.full((count,), order) for order, count in enumerate(counts)]
+        return torch.cat(orders)
 
-    def without_deviations(self) -> "TextureFCN":
-        """Return a copy whose latents are the means alone."""
+    def with_moments(self, order: int) -> "TextureFCN":
+        """Return a copy whose latents are means alone (0), with standard deviations (1), or with correlations (2)."""
         other = copy.deepcopy(self)
-        other.deviations = False
+        other.deviations, other.correlations = order > 0, order > 1
         return other
 
     def blocks(self) -> Iterator[tuple[nn.Conv2d, nn.BatchNorm2d, nn.Module]]:
@@ -157,8 +168,14 @@ class TextureFCN(nn.Module):
         return maps.mean(dim=(2, 3), dtype=torch.float32 if maps.dtype == torch.bfloat16 else None)
 
     def block_latents(self, maps: Tensor) -> Tensor:
-        """Return what one block with the maps (b, c, h, w) adds to the latents: means, and standard deviations."""
-        return torch.cat([self.average(pooled) for pooled in self.pooled_maps(maps, self.average)], dim=1)
+        """Return what one block with the maps (b, c, h, w) adds to the latents: the means of its `pooled_maps`."""
+        parts = [self.average(maps)]
+        precise = maps.float() if maps.dtype == torch.bfloat16 else maps
+        if self.deviations:
+            parts.append(self.average(deviation_maps(precise, self.average)))
+        if self.correlations:
+            parts.append(correlations(mix(precise, mixing(maps.shape[1], precise))))
+        return torch.cat(parts, dim=1)
 
     def join(self, parts: list[Tensor]) -> Tensor:
         """Return latents (b, n_latents) from the `block_latents` of all blocks, of which only the last may count."""

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lmfcn.compute.moments import deviation_maps
+from lmfcn.compute.moments import correlation_maps, correlations, deviation_maps, mix, mixing, n_correlations
 
 SMALLEST_SIDE = 32
 """Smallest height and width of images for a trunk: less would be blown up to little more than a few blurs."""
@@ -87,8 +87,9 @@ def _per_channel(network: Any, part: str, usual: float) -> Tensor:
 class Trunk(nn.Module):
     """A frozen network that describes images by the maps of its stages.
 
-    Its features of an image are the means and standard deviations of the maps of all stages. Trained networks learn on
-    the maps of one of them, `trained_stage`, each channel divided by its standard deviation.
+    Its features of an image are the means and standard deviations of the maps of all stages, and the correlations of
+    mixtures of them. Trained networks learn on the maps of one of them, `trained_stage`, each channel divided by its
+    standard deviation.
 
     Images are brought to the network's input size with their aspect ratio kept. A grey image becomes as many equal
     channels as the network takes. Of images with another number of channels, each goes through the network by itself,
@@ -102,19 +103,25 @@ class Trunk(nn.Module):
         Channels of the images.
     low, high : float
         Pixel values that become 0 and 1. 8-bit pixels need nothing else; others use a part of their range.
+    correlations : bool
+        Whether the features hold correlations.
     """
 
     frozen = True
     map_std: Tensor
+    stage_std: Tensor
     pixel_mean: Tensor
     pixel_std: Tensor
 
-    def __init__(self, network: nn.Module, channels: int, low: float = 0.0, high: float = 1.0) -> None:
+    def __init__(
+        self, network: nn.Module, channels: int, low: float = 0.0, high: float = 1.0, *, correlations: bool = False
+    ) -> None:
         super().__init__()
         checked = check_network(network)
         self.network: Any = checked.eval().requires_grad_(False)
         self.channels = channels
         self.low, self.high = low, high
+        self.correlations = correlations
         self.in_channels: int = checked.in_channels
         self.input_size: int = getattr(network, "input_size", 224)
         self.step: int = getattr(network, "step", 32)
@@ -127,6 +134,7 @@ class Trunk(nn.Module):
         self.stage_channels = tuple(self.n_parts * shape[1] for shape in shapes)
         self.trained_stage = self._find_trained_stage(shapes)
         self.register_buffer("map_std", torch.ones(self.stage_channels[self.trained_stage]))
+        self.register_buffer("stage_std", torch.ones(sum(self.stage_channels)) if correlations else None)
 
     @property
     def n_parts(self) -> int:
@@ -136,7 +144,7 @@ class Trunk(nn.Module):
     @property
     def n_features(self) -> int:
         """Length of the features of an image."""
-        return 2 * sum(self.stage_channels)
+        return sum(2 * count + n_correlations(count) * self.correlations for count in self.stage_channels)
 
     @property
     def encoding_batch(self) -> int:
@@ -161,12 +169,27 @@ class Trunk(nn.Module):
             return list(maps)
         return [stage.unflatten(0, (-1, self.n_parts)).flatten(1, 2) for stage in maps]
 
-    @staticmethod
-    def feature_maps(stages: Sequence[Tensor], average: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
-        """Go through maps (b, c, h, w) whose means are the features: for every stage its maps and their deviations."""
-        for maps in stages:
+    def feature_maps(self, stages: Sequence[Tensor], average: Callable[[Tensor], Tensor]) -> Iterator[Tensor]:
+        """Go through maps (b, c, h, w) whose means are the features: for every stage its maps and their moments."""
+        for stage, maps in enumerate(stages):
             yield maps
             yield deviation_maps(maps, average)
+            if self.correlations:
+                yield from correlation_maps(mix(maps, self.mixing(stage)), average)
+
+    def features(self, stages: Sequence[Tensor], average: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return the features (b, n_features) of images from the maps of all stages."""
+        parts = []
+        for stage, maps in enumerate(stages):
+            parts += [average(maps), average(deviation_maps(maps, average))]
+            if self.correlations:
+                parts.append(correlations(mix(maps, self.mixing(stage))))
+        return torch.cat(parts, dim=1)
+
+    def mixing(self, stage: int) -> Tensor:
+        """Return the matrix (c, k) that mixes the maps of a stage, each in units of its standard deviation."""
+        std = self.stage_std.split(self.stage_channels)[stage]
+        return mixing(len(std), std) / std[:, None]
 
     def trained_maps(self, stages: Sequence[Tensor]) -> Tensor:
         """Return the maps (b, c, h, w) that the trained networks see."""

@@ -340,6 +340,9 @@ class _Start:
         recipe = options.recipe
         if recipe.deviations == "auto":
             recipe = replace(recipe, deviations=not self.untrained or self.untrained[0].deviations)
+        if recipe.correlations == "auto":
+            described = self.trunk or (self.untrained[0] if self.untrained else None)
+            recipe = replace(recipe, correlations=described is not None and described.correlations)
         if self.trunk is None:
             recipe = replace(recipe, crop_size=self.view.crop_size)
         return replace(options, recipe=recipe, shrinkage=self.shrinkage, view=self.view)
@@ -367,23 +370,29 @@ def start_of_training(data: TrainingData, options: FitOptions) -> _Start:
 def _describe(data: TrainingData, options: FitOptions) -> tuple[list[TextureFCN], Beside | None, float]:
     """Return the untrained networks, what they say of the images, and the shrinkage for the whitening of that.
 
-    Cross-validation chooses whether standard deviations of maps are kept, unless the recipe says so.
+    Cross-validation chooses which moments of maps are kept, unless the recipe says so.
     """
     if not options.recipe.keep_untrained:
         return [], None, SHRINKAGE
     networks = untrained_networks(data, options)
     beside = Beside.of_untrained(networks, data, options.device)
-    candidates = [(networks, beside)]
-    if options.recipe.deviations == "auto":
-        means = torch.cat([network.mean_latents() for network in networks]).to(options.device)
-        candidates.append(([network.without_deviations() for network in networks], beside.columns(means)))
-    chosen, shrinkage = _choose_description([found for _, found in candidates], data, options)
-    return *candidates[chosen], shrinkage
+    kinds = torch.cat([network.moment_orders() for network in networks]).to(options.device)
+    orders = options.recipe.moment_orders
+    candidates = [beside.columns(kinds <= order) for order in orders]
+    chosen, shrinkage = _choose_description(candidates, data, options)
+    return [network.with_moments(orders[chosen]) for network in networks], candidates[chosen], shrinkage
 
 
 def _start_frozen(data: TrainingData, network: nn.Module, options: FitOptions) -> _Start:
     recipe = options.recipe
-    frozen = start_from(network, data, options.device, mirrored=recipe.sees_mirror_images, verbose=options.verbose)
+    frozen = start_from(
+        network,
+        data,
+        options.device,
+        correlations=recipe.correlations is not False,
+        mirrored=recipe.sees_mirror_images,
+        verbose=options.verbose,
+    )
     beside = frozen.features if recipe.keep_untrained else None
     form = replace(data.form, smallest_side=SMALLEST_SIDE)
     with step_progress("Preparing", visible=options.verbose):
@@ -467,7 +476,8 @@ def untrained_networks(data: TrainingData, options: FitOptions) -> list[TextureF
     """Return the initial network at every scale: its latents are moments of the maps of all its layers."""
     # A validation image that is smaller than all others must survive the reduction too.
     scales = description_scales(image_sizes(all_images(data)), options.recipe.scales)
-    return [_untrained(data, options, reduction) for reduction in scales]
+    highest = max(options.recipe.moment_orders)
+    return [_untrained(data, options, reduction).with_moments(highest) for reduction in scales]
 
 
 def _untrained(data: TrainingData, options: FitOptions, reduction: int) -> TextureFCN:

@@ -73,7 +73,7 @@ class FrozenStart:
     data : TrainingData
         The same labels and groups, with the maps of the trained stage (n, h, w, c) in half precision as images.
     features : Beside
-        The means and standard deviations of the maps of all stages.
+        Means, standard deviations and correlations of the maps of all stages.
     """
 
     trunk: Trunk
@@ -82,13 +82,19 @@ class FrozenStart:
 
 
 def start_from(
-    network: nn.Module, data: TrainingData, device: torch.device, *, mirrored: bool = False, verbose: bool = False
+    network: nn.Module,
+    data: TrainingData,
+    device: torch.device,
+    *,
+    correlations: bool = True,
+    mirrored: bool = False,
+    verbose: bool = False,
 ) -> FrozenStart:
     """Let all images go through a frozen network once; with `mirrored`, also the mirror images of some."""
     check_sizes(data.train.images)
     if data.validation is not None:
         check_sizes(data.validation.images)
-    trunk = make_trunk(network, data, device)
+    trunk = make_trunk(network, data, device, correlations=correlations)
     form = ImageForm(trunk.stage_channels[trunk.trained_stage], "float")
     features, maps = describe(trunk, data.train.images, device, verbose=verbose)
     beside, train = Beside(features, None), _with_maps(data.train, maps)
@@ -116,21 +122,38 @@ def check_sizes(images: Images) -> None:
     check_smallest_side(height, width, hint, SMALLEST_SIDE)
 
 
-def make_trunk(network: nn.Module, data: TrainingData, device: torch.device) -> Trunk:
-    """Return the trunk for these images: the range of their pixels, and the scale of the maps to learn on."""
+def make_trunk(network: nn.Module, data: TrainingData, device: torch.device, *, correlations: bool = True) -> Trunk:
+    """Return the trunk for these images: the range of their pixels, and the scale of the maps of all stages."""
     images = data.train.images
     chosen = evenly_spaced(len(images), _N_MEASURED)
     low, high = (0.0, 1.0) if data.form.pixels == "uint8" else pixel_range(images, chosen, device)
-    trunk = Trunk(network, data.form.channels, low, high).to(device)
-    sums, squares, count = torch.zeros(()), torch.zeros(()), 0
+    trunk = Trunk(network, data.form.channels, low, high, correlations=correlations).to(device)
+    moments = [_Sums() for _ in trunk.stage_channels]
     with torch.no_grad():
         for part in equal_size_batches(images, chosen, trunk.encoding_batch):
-            maps = to_cpu_double(trunk(to_batch(take(images, part), device))[trunk.trained_stage])
-            count += maps.numel() // maps.shape[1]
-            sums, squares = sums + maps.sum(dim=(0, 2, 3)), squares + maps.square().sum(dim=(0, 2, 3))
-    variance = squares / count - (sums / count).square()
-    trunk.map_std.copy_(to_like(variance.clamp(min=_LEAST_STD**2).sqrt(), trunk.map_std))
+            for stage, maps in zip(moments, trunk(to_batch(take(images, part), device)), strict=True):
+                stage.add(to_cpu_double(maps))
+    stds = [stage.std() for stage in moments]
+    trunk.map_std.copy_(to_like(stds[trunk.trained_stage], trunk.map_std))
+    if correlations:
+        trunk.stage_std.copy_(to_like(torch.cat(stds), trunk.stage_std))
     return trunk
+
+
+class _Sums:
+    """What the standard deviations of the channels of a stage follow from."""
+
+    def __init__(self) -> None:
+        self.sums, self.squares, self.count = torch.zeros(()), torch.zeros(()), 0
+
+    def add(self, maps: Tensor) -> None:
+        self.count += maps.numel() // maps.shape[1]
+        self.sums = self.sums + maps.sum(dim=(0, 2, 3))
+        self.squares = self.squares + maps.square().sum(dim=(0, 2, 3))
+
+    def std(self) -> Tensor:
+        variance = self.squares / self.count - (self.sums / self.count).square()
+        return variance.clamp(min=_LEAST_STD**2).sqrt()
 
 
 def pixel_range(images: Images, chosen: np.ndarray, device: torch.device) -> tuple[float, float]:
@@ -166,8 +189,7 @@ def describe(
         for part in batches:
             rows, pixels = np.searchsorted(positions, part), to_batch(take(images, part), device)
             stages = trunk(mirror(pixels, rows) if mirrored else pixels)
-            means = [TextureFCN.average(maps) for maps in trunk.feature_maps(stages, TextureFCN.average)]
-            features[torch.from_numpy(rows).to(device)] = torch.cat(means, dim=1)
+            features[torch.from_numpy(rows).to(device)] = trunk.features(stages, TextureFCN.average)
             store.put(rows, trunk.trained_maps(stages).permute(0, 2, 3, 1).half().cpu().numpy())
             for _ in part:
                 advance()
