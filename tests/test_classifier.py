@@ -183,7 +183,7 @@ def test_pickling_keeps_the_decisions(textures, fitted):
 
 def test_parameters_left_alone_take_the_default_recipe(textures):
     fitted = LMFCNClassifier(epochs=1, random_state=0, device="cpu").fit(*textures)
-    decided = {"deviations": fitted.recipe_.deviations, "crop_size": None, "passes": 12}
+    decided = {"deviations": fitted.recipe_.deviations, "correlations": False, "crop_size": None, "passes": 12}
     assert fitted.recipe_ == Recipe(epochs=1, refit_epochs=0, **decided)
     moments = 2 if fitted.recipe_.deviations else 1
     assert fitted.model_.latents(textures[0]).shape[1] == moments * (64 + 128 + 64 + 64)

@@ -183,5 +183,6 @@ def test_latents_of_a_model_with_a_trunk_show_a_planted_error(tmp_path):
 def test_an_audit_may_train_behind_a_trunk():
     X, y = trunk_images()
     latents, origin = latents_for_audit(ImageCollection(X, labels=y), device="cpu", network=SmallTrunk())
-    assert latents.shape == (30, 2 * 14 + 2 * 64)  # the features of the trunk, and the latents that were trained
+    n_features = 2 * 14 + 6 * 7 // 2 + 8 * 9 // 2  # moments of 6 and of 8 maps
+    assert latents.shape == (30, n_features + 2 * 64)  # the features of the trunk, and the latents that were trained
     assert "trained on them" in origin

@@ -127,6 +127,7 @@ _NEW_CHOICES = {
     "batch_statistics": "refreshed",
     "fixed_first": False,
     "deviations": False,
+    "correlations": False,
     "scales": 1,
     "crop_size": None,
 }
@@ -138,6 +139,8 @@ def _lmfcn_parameters(estimator: LMFCNClassifier) -> dict[str, Any]:
     recipe = estimator.recipe_with_overrides()
     values = {**asdict(recipe.for_data(2, n_images=1, has_validation=True)), "passes": recipe.passes}
     # When the first digests were made, "auto" was single precision on every processor.
+    if estimator.network == TEXTURE_FCN and recipe.correlations == "auto":
+        values["correlations"] = False  # what "auto" comes to
     values["precision"] = {"float32": "auto", "auto": "bfloat16 if fast"}.get(recipe.precision, recipe.precision)
     others = ("class_weight", "validation_fraction", "image_shape")
     return {

@@ -11,6 +11,9 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import conv2d
+
+from lmfcn.compute.resources import to_like
 
 _LEAST_VARIANCE = 1e-6
 """Added to a variance, which is about 1 for most maps. Exporters to ONNX drop an addend of 1e-8."""
@@ -83,7 +86,7 @@ def mixing(n_channels: int, like: Tensor) -> Tensor:
     >>> mixing(2, torch.zeros(())).tolist(), mixing(64, torch.zeros(())).unique().tolist()
     ([[1.0, 0.0], [0.0, 1.0]], [-0.125, 0.125])
     """
-    return torch.from_numpy(_signs(n_channels)).to(like)
+    return to_like(torch.from_numpy(_signs(n_channels)), like)
 
 
 @functools.cache
@@ -97,7 +100,7 @@ def _signs(n_channels: int) -> np.ndarray:
 
 def mix(maps: Tensor, matrix: Tensor) -> Tensor:
     """Return the mixtures (b, k, h, w) of maps (b, c, h, w) by a matrix (c, k)."""
-    return torch.einsum("bchw,ck->bkhw", maps, matrix)
+    return conv2d(maps, matrix.T[:, :, None, None])
 
 
 def correlations(mixtures: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from lmfcn.compute.encode import fold_batch_norm, scale_pixels
 from lmfcn.compute.resources import CPU
 from lmfcn.data.image_form import ImageForm
+from lmfcn.method.network import TextureFCN
 from lmfcn.model import Networks, TextureModel, probabilities
 
 OUTPUTS = ("number", "scores", "probabilities")
@@ -59,16 +60,26 @@ class Graph(nn.Module):
     def __init__(self, model: TextureModel) -> None:
         super().__init__()
         self.networks = cast(Networks, fold_batch_norm(model.networks))
-        self.networks.average = mean_of_means
         self.decision = model.decision
         self.inverse_temperature = model.calibration.inverse_temperature
 
     def forward(self, images: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return class numbers (b,), scores (b, n_scores) and probabilities (b, n_classes) of images (b, h, w, c)."""
-        latents = torch.cat([mean_of_means(maps) for maps in self.networks.maps(scale_pixels(images))], dim=1)
-        scores = self.decision.scores(latents)
+        scores = self.decision.scores(self._latents(scale_pixels(images)))
         predicted = probabilities(scores, self.inverse_temperature)
         return predicted.argmax(dim=1), scores, predicted
+
+    def _latents(self, pixels: Tensor) -> Tensor:
+        """Return the latents (b, n_latents) of pixels (b, c, h, w), with means as `mean_of_means` computes them."""
+        parts, trunk = [], self.networks.trunk
+        if trunk is not None:
+            stages = trunk(pixels)
+            if self.networks.keep_trunk:
+                parts.append(trunk.features(stages, mean_of_means))
+            pixels = trunk.trained_maps(stages)
+        for network in self.networks.members:
+            parts += [mean_of_means(maps) for maps in cast("TextureFCN", network).maps(pixels, mean_of_means)]
+        return torch.cat(parts, dim=1)
 
 
 def mean_of_means(maps: Tensor) -> Tensor:
