@@ -164,3 +164,12 @@ def test_efficientnet_in_one_file(tmp_path):
     assert np.array_equal(loaded.predict_proba(images[:6]), classifier.predict_proba(images[:6]))
     assert loaded.trunk.licence == "Apache-2.0, copyright 2020 ML Illustrated"
     assert classifier.score(images, labels) > 0.9
+
+
+@pytest.mark.parametrize("without", ["deviations", "correlations"])
+def test_a_frozen_network_without_correlations(without):
+    images, labels = trunk_images()
+    fitted = quick(network=SmallTrunk(), **{without: False}).fit(images, labels)
+    assert not fitted.recipe_.correlations
+    assert fitted.model_.trunk.n_features == 2 * 14
+    assert trunk_classifier().recipe_.correlations is True

@@ -389,7 +389,7 @@ def _start_frozen(data: TrainingData, network: nn.Module, options: FitOptions) -
         network,
         data,
         options.device,
-        correlations=recipe.correlations is not False,
+        correlations=False not in (recipe.correlations, recipe.deviations),
         mirrored=recipe.sees_mirror_images,
         verbose=options.verbose,
     )
